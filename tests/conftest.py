@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import faulthandler
+import logging
 import os
 import random
 import shutil
 import sys
 import tempfile
+from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
@@ -78,3 +80,13 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     np.random.seed(0)
     if torch := sys.modules.get("torch"):
         torch.manual_seed(TORCH_SEED)
+
+
+@pytest.fixture(autouse=True)
+def same_log() -> Generator[None]:
+    """Take back where a command that a test called sends what is logged."""
+    log = logging.getLogger("glow")
+    handlers, level = [*log.handlers], log.level
+    yield
+    log.handlers[:] = handlers
+    log.setLevel(level)

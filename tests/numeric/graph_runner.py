@@ -8,6 +8,7 @@ import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
 
+from glow_backends.interpreter.modules import run_graph
 from glow_dialects.core.builder import Builder
 from glow_dialects.core.graph_op import GraphOp
 from glow_dialects.core.types import Array, tensor_of, typed
@@ -18,7 +19,6 @@ from glow_dialects.ops.module import (
     PlaceholderOp,
     SaveOp,
     functions,
-    lookup,
 )
 
 Net = Callable[[Builder, Sequence[SSAValue]], SSAValue | Sequence[SSAValue]]
@@ -71,21 +71,4 @@ class Graph:
 
 def run(module: ModuleOp, inputs: Mapping[str, Array]) -> list[Array]:
     """The tensors that the first function saves, by the references of its nodes."""
-    known: dict[SSAValue, Array] = {}
-    saved: list[Array] = []
-    for op in next(functions(module)).body.block.ops:
-        match op:
-            case GetOp():
-                name = op.symbol.root_reference.data
-                target = lookup(op, name)
-                array = target.array() if isinstance(target, ConstantOp) else inputs[name]
-                assert array is not None
-                known[op.result] = array
-            case SaveOp():
-                saved.append(known[op.input])
-            case GraphOp():
-                values = [v for group, _ in op.operand_groups() for v in op.operand_group(group)]
-                known.update(zip(op.results, op.evaluate([known[v] for v in values]), strict=True))
-            case _:
-                raise AssertionError(op.name)
-    return saved
+    return list(run_graph(next(functions(module)), inputs).values())

@@ -6,20 +6,23 @@ from typing import Any
 
 import numpy as np
 import pytest
-from xdsl.dialects.builtin import ArrayAttr, StringAttr
+from epilogues import chain
 from xdsl.ir import Block
 
 from glow_backends.cpu.emit.filters import pack_filter
 from glow_backends.cpu.emit.packing import block_channels, unblock_channels
 from glow_backends.cpu.ops import training as blocked
+from glow_backends.cpu.ops.fused_body import BodyBuilder, body_of
 from glow_backends.cpu.ops.layers import ConvOp as BlockedConvOp
 from glow_dialects.core.graph_op import GraphOp
 from glow_dialects.core.types import Array, tensor, tensor_of
 from glow_dialects.ops.avg_pool import AvgPoolBackwardOp
 from glow_dialects.ops.batch_norm import BatchNormBackwardOp, BatchNormTrainOp
+from glow_dialects.ops.compare import CmpGtOp
 from glow_dialects.ops.conv_backward_weights import ConvBackwardWeightsOp
 from glow_dialects.ops.conv_transpose import ConvTransposeOp
 from glow_dialects.ops.max_pool import MaxPoolBackwardOp
+from glow_dialects.ops.select import SelectOp
 
 LANES = 8
 
@@ -50,10 +53,13 @@ def test_turned_filter() -> None:
     """A convolution by a filter with its inputs first is the adjoint; `gate` stands behind it."""
     dy, w, y = values(2, 12, 5, 6), values(12, 10, 3, 3), values(2, 10, 5, 6)
     (want,) = run(ConvTransposeOp, dy, w, None, pads=(1, 1, 1, 1))
-    steps = ArrayAttr([StringAttr("gate")])
+    body = BodyBuilder([tensor_of(y)] * 2)
+    dx, result = body.results
+    zero = body.number(0.0, result)
+    gated = body.finish(body.add(SelectOp(body.add(CmpGtOp(result, zero)), dx, zero)))
     window = {"strides": (1, 1), "pads": (1, 1, 1, 1), "dilations": (1, 1)}
     (got,) = run(
-        BlockedConvOp, blocks(dy), w, None, blocks(y), form="IOHW", steps=steps, lanes=LANES, **window
+        BlockedConvOp, blocks(dy), w, None, blocks(y), form="IOHW", body=gated, lanes=LANES, **window
     )
     np.testing.assert_allclose(unblock_channels(got, 10), np.where(y > 0, want, 0), rtol=1e-4, atol=1e-4)
 
@@ -83,8 +89,8 @@ def test_normalisation() -> None:
     x, dy, other = values(3, 10, 4, 5), values(3, 10, 4, 5, seed=1), values(3, 10, 4, 5, seed=2)
     scale, bias = values(10), values(10, seed=1)
     y, mean, variance = run(BatchNormTrainOp, x, scale, bias)
-    steps = ArrayAttr([StringAttr("add"), StringAttr("relu")])
-    got = run(blocked.BatchNormTrainOp, blocks(x), scale, bias, blocks(other), steps=steps)
+    body = body_of(chain("add", "relu"))
+    got = run(blocked.BatchNormTrainOp, blocks(x), scale, bias, blocks(other), body=body)
     np.testing.assert_allclose(unblock_channels(got[0], 10), np.maximum(y + other, 0), rtol=1e-4, atol=1e-5)
     np.testing.assert_allclose(got[1], mean, rtol=1e-5, atol=1e-6)
     np.testing.assert_allclose(got[2], variance, rtol=1e-5)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -155,3 +157,47 @@ def test_old_objects_and_leftovers_go(model: Path, tmp_path: Path) -> None:
     cache.forget_old_objects(limit=150)
     assert not old.exists()
     run(model)
+
+
+def test_the_limit_is_an_option(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """GLOW_CACHE_BYTES bounds what is kept; a text that is no number is told, and the default stays."""
+    run(model)
+    monkeypatch.setenv("GLOW_CACHE_BYTES", "0K")
+    cache.forget_old_programs()
+    cache.forget_old_objects()
+    assert not list((tmp_path / "cache" / "programs").iterdir()) and not list(
+        (tmp_path / "cache").glob("*.o")
+    )
+    monkeypatch.setenv("GLOW_CACHE_BYTES", "much")
+    assert cache.most_bytes() == 5 << 30
+    assert "GLOW_CACHE_BYTES is ignored: 'much' is no number of bytes" in caplog.text
+
+
+def test_a_second_process_compiles_nothing(tmp_path: Path) -> None:
+    """Programs of any size are remembered on the disk, and that a model cannot have one."""
+    code = (
+        "import sys, numpy as np, glow_compiler as glow\n"
+        "net = glow.compile(sys.argv[1])\n"
+        "for n in (2, 5, 9):\n"
+        "    net.run({'x': np.ones((n, 8), np.float32)})\n"
+        "print(sorted(m for m in sys.modules if m in ('glow_passes', 'glow_backends.cpu.build')))\n"
+    )
+    x, y = (helper.make_tensor_value_info(n, TensorProto.FLOAT, ["n", 8]) for n in "xy")
+    graph = helper.make_graph([helper.make_node("Tanh", ["x"], ["y"])], "g", [x], [y])
+    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    save(made, tmp_path / "m.onnx")
+    os.utime(tmp_path / "m.onnx", (1e9, 1e9))
+    environment = {**os.environ, "GLOW_CACHE_DIR": str(tmp_path / "cache")}
+    texts = [
+        subprocess.run(
+            [sys.executable, "-c", code, str(tmp_path / "m.onnx")],
+            capture_output=True,
+            text=True,
+            check=True,
+            env=environment,
+        ).stdout
+        for _ in range(2)
+    ]
+    assert texts[0] != "[]\n" and texts[1] == "[]\n"

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import gc
 import os
+import sys
 import threading
 import time
 from pathlib import Path
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -14,7 +16,14 @@ from xdsl.parser import Parser
 
 from glow_backends.base import get_backend
 from glow_backends.cpu import bundle, cache
-from glow_backends.cpu.memory import LARGE_PAGE, WeightBlock, address, mapped_file, work_memory
+from glow_backends.cpu.memory import (
+    LARGE_PAGE,
+    WeightBlock,
+    address,
+    copy_released,
+    mapped_file,
+    work_memory,
+)
 from glow_backends.cpu.program import CpuProgram
 from glow_dialects.dialects import context
 from glow_dialects.ops.module import ConstantOp
@@ -165,8 +174,8 @@ def test_an_error_on_the_host_reaches_the_caller(monkeypatch: pytest.MonkeyPatch
     np.testing.assert_array_equal(program.run({"x": sample()})["y"], np.maximum(sample(), 0))
 
 
-def test_a_view_inside_a_line_is_not_given_to_kernels() -> None:
-    """Kernels rely on aligned operands: a view that is not aligned runs on the host."""
+def test_a_view_inside_a_line_is_given_to_kernels() -> None:
+    """Kernels rely on no more than elements that are aligned."""
     program = compiled("""
 glow.placeholder @x : tensor<40xf32>
 glow.placeholder @y output : tensor<20xf32>
@@ -179,7 +188,7 @@ glow_instr.func @main attributes {arena = 0 : i64} declare {
 }
 """)
     x = np.linspace(-1, 1, 40, dtype=np.float32)
-    assert program.report.notes["host instructions"] == 1
+    assert not program.report.notes.get("host instructions")
     np.testing.assert_array_equal(program.run({"x": x})["y"], np.maximum(x[5:25], 0))
 
 
@@ -202,7 +211,7 @@ def with_state() -> CpuProgram:
     """A program that returns its state and keeps relu(x) as the next; the state starts as 0..15."""
     module = Parser(context(), STATEFUL).parse_module()
     for op in module.body.block.ops:
-        init = op.properties.get("init")
+        init: Any = op.properties.get("init")
         if init is not None:
             init.data.array = np.arange(16, dtype=np.float32)
     made = get_backend("cpu").compile(module)
@@ -220,7 +229,7 @@ def test_a_state_is_kept_between_runs() -> None:
 def test_a_bundle_written_and_read_runs_the_same(tmp_path: Path) -> None:
     program = with_state()
     bundle.write(program.bundle, tmp_path / "p")
-    read = bundle.read(tmp_path / "p")
+    read = bundle.read(bundle.Folder(tmp_path / "p"))
     assert read is not None
     again = CpuProgram(read, program.target)
     x = np.linspace(-2, 2, 16, dtype=np.float32)
@@ -260,12 +269,12 @@ def test_a_damaged_bundle_is_no_bundle(tmp_path: Path, damage: str) -> None:
     program = with_state()
     program.bundle.weights = np.zeros(64, np.uint8)
     bundle.write(program.bundle, tmp_path / "p")
-    assert bundle.read(tmp_path / "p") is not None
+    assert bundle.read(bundle.Folder(tmp_path / "p")) is not None
     file = tmp_path / "p" / damage
     file.write_bytes(file.read_bytes()[:-1])
-    assert bundle.read(tmp_path / "p") is None
+    assert bundle.read(bundle.Folder(tmp_path / "p")) is None
     file.unlink()
-    assert bundle.read(tmp_path / "p") is None
+    assert bundle.read(bundle.Folder(tmp_path / "p")) is None
 
 
 def test_the_oldest_programs_are_forgotten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -315,3 +324,62 @@ def test_a_consumed_module_gives_up_its_constants() -> None:
     assert constant.array() is None
     np.testing.assert_array_equal(kept, consumed)
     np.testing.assert_allclose(kept, x @ w, rtol=1e-4, atol=1e-4)
+
+
+def test_results_that_are_held_are_left_alone() -> None:
+    """Arrays, and parts of arrays, that a caller keeps; what it lets go of is used again."""
+    program = compiled(CHAIN)
+    held = [program.run({"x": sample(seed)})["y"] for seed in range(4)]
+    rows = [program.run({"x": sample(seed)})["y"][7] for seed in range(4)]
+    views = [program.run({"x": sample(seed)})["y"].data for seed in range(4)]
+    for seed in range(4):
+        right = np.maximum(sample(seed), 0)
+        np.testing.assert_array_equal(held[seed], right)
+        np.testing.assert_array_equal(rows[seed], right[7])
+        np.testing.assert_array_equal(views[seed], right)
+    places = set[int]()
+    for seed in range(9):
+        y = program.run({"x": sample(seed)})["y"]
+        places.add(address(y))
+    assert len(places) == 2
+
+
+def test_a_program_does_not_hold_its_inputs() -> None:
+    program, x = compiled(CHAIN), sample()
+    before = sys.getrefcount(x)
+    program.run({"x": x})
+    assert sys.getrefcount(x) == before
+
+
+@pytest.mark.parametrize("offset", [4, 16, 20, 1])
+def test_inputs_lie_anywhere(offset: int) -> None:
+    """Also where no element of their type may."""
+    program = compiled(CHAIN)
+    raw = np.zeros(84000 + 64, np.uint8)
+    start = -address(raw) % 64 + offset
+    x = np.ndarray((300, 70), np.float32, raw, start)
+    x[...] = sample()
+    np.testing.assert_array_equal(program.run({"x": x})["y"], np.maximum(sample(), 0))
+
+
+def _resident() -> int:
+    """Bytes of mapped files in this process's memory."""
+    status = Path("/proc/self/status").read_text()
+    return 1024 * int(status.split("RssFile:")[1].split()[0])
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs /proc")
+@pytest.mark.parametrize("mode", ["r", "c"])
+def test_copied_files_leave_the_memory(tmp_path: Path, mode: Literal["r", "c"]) -> None:
+    """But what was written to private pages stays."""
+    want = np.random.default_rng(0).integers(0, 1 << 40, 7 << 20)
+    (tmp_path / "t").write_bytes(b"abcd" + want.tobytes())
+    mapped = np.memmap(tmp_path / "t", np.uint8, mode)[4:].view(np.int64)
+    if mode == "c":
+        mapped[5000] = want[5000] = 7
+    target, before = np.zeros_like(want), _resident()
+    copy_released(target, mapped)
+    if mode == "r":
+        assert _resident() - before < want.nbytes // 2
+    np.testing.assert_array_equal(target, want)
+    np.testing.assert_array_equal(mapped, want)

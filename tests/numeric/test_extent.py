@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from glow_dialects.core.conditions import Conditions
-from glow_dialects.core.extent import Extent, computed, estimate, is_open, size, symbol
+from glow_dialects.core.estimates import estimate
+from glow_dialects.core.extent import Extent, computed, is_open, size, symbol
 
 OPERATORS = (operator.add, operator.sub, operator.mul, operator.floordiv, operator.mod)
 COMPARISONS = (operator.eq, operator.ne, operator.lt, operator.le, operator.gt, operator.ge)

@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from epilogues import chain
 from kernel_runner import CPU, run_kernel
 
-from glow_backends.cpu.emit.epilogue import Epilogue, EpilogueStep
+from glow_backends.cpu.emit.epilogue import Epilogue
 from glow_backends.cpu.emit.filters import FilterPackSpec, pack_filter, plain_filter
 from glow_backends.cpu.emit.packing import block_channels, unblock_channels
 from glow_backends.cpu.kernels.conv.conv_direct import emit_conv_direct, pack_conv
@@ -132,10 +133,10 @@ def test_batch_norm(channels: int, size: tuple[int, int], offset: float, threads
     y = torch.relu(y + torch.tensor(residual).double())
     y.backward(torch.tensor(dy).double())
     spec = BlockedNormSpec(3, channels, size[0] * size[1], 1e-5)
-    steps = (EpilogueStep("add"), EpilogueStep("relu"))
+    program = chain("add", "relu")
     blocks = [block_channels(v, LANES) for v in (x, residual, dy)]
     outputs = [(blocks[0].shape, np.float32)] + [((channels,), np.float32)] * 2
-    forward = replace(spec, epilogue=Epilogue(steps=steps))
+    forward = replace(spec, epilogue=Epilogue(program=program))
     inputs = [blocks[0], scale, bias, blocks[1]]
     got, mean, variance = run_kernel(emit_batch_norm_blocked, forward, outputs, inputs, threads)
     near: dict[str, Any] = {"rtol": 1e-4, "atol": 1e-5 * (1 + offset)}
@@ -166,7 +167,7 @@ def test_winograd_changing(out: int, inner: int, form: str, threads: int) -> Non
     want = torch.relu(
         torch.nn.functional.conv2d(torch.tensor(x).double(), w, padding=1) + torch.tensor(extra)
     )
-    epilogue = Epilogue(steps=(EpilogueStep("add"), EpilogueStep("relu")))
+    epilogue = Epilogue(program=chain("add", "relu"))
     conv = DirectConvSpec(2, ins, outs, (5, 8), (3, 3), pads=(1, 1, 1, 1), epilogue=epilogue)
     spec = ChangingSpec(WinogradSpec(conv), form)
     target = named(CPU, threads)

@@ -6,8 +6,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from epilogues import chain, residual_clip
 
-from glow_backends.cpu.emit.epilogue import Epilogue, EpilogueStep, residual_clip
+from glow_backends.cpu.emit.epilogue import Epilogue
 from glow_backends.cpu.emit.packing import block_channels, unblock_channels
 from glow_backends.cpu.kernels.conv.blocked_conv import pack_bias
 from glow_backends.cpu.kernels.conv.conv_direct import (
@@ -53,7 +54,8 @@ def random(*shape: int, seed: int = 0, dtype: type = np.float32) -> np.ndarray:
 
 def finish(y: np.ndarray, residual: np.ndarray | None, epilogue: Epilogue) -> np.ndarray:
     """The steps of the epilogue in NumPy."""
-    for step in epilogue.steps:
+    program = epilogue.program
+    for step in program.steps:
         match step.op:
             case "add":
                 y = y + residual
@@ -64,7 +66,9 @@ def finish(y: np.ndarray, residual: np.ndarray | None, epilogue: Epilogue) -> np
             case "swish":
                 y = y / (1 + np.exp(-y))
             case "mul":
-                y = y * np.float32(step.params[0])
+                y = y * np.float32(program.constant(step.args[1]))
+            case "constant":
+                pass
             case _:
                 raise AssertionError(step)
     return y
@@ -99,9 +103,9 @@ def to_last(array: np.ndarray) -> np.ndarray:
     return np.moveaxis(array, 1, -1)
 
 
-LONG = Epilogue(bias=True, steps=(EpilogueStep("swish", (1.0,)), EpilogueStep("mul", (0.3,))))
-ALL = Epilogue(bias=True, steps=residual_clip(0.0, 1.5))
-LATE = Epilogue(bias=True, steps=(EpilogueStep("hard_swish"), EpilogueStep("add")))
+LONG = Epilogue(bias=True, program=chain(("swish", (1.0,)), ("mul", (0.3,))))
+ALL = Epilogue(bias=True, program=residual_clip(0.0, 1.5))
+LATE = Epilogue(bias=True, program=chain("hard_swish", "add"))
 GENERIC = {
     "2d": GenericConvSpec((2, 3, 9, 40), 4, (3, 3), (1, 1), (1, 1, 1, 1), (1, 1)),
     "2d-stride-dilation": GenericConvSpec(

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from epilogues import residual_clip
 
-from glow_backends.cpu.emit.epilogue import Epilogue, residual_clip
+from glow_backends.cpu.emit.epilogue import Epilogue
 from glow_backends.cpu.kernels.gemm.gemm_blocks import (
     BlockGemmSpec,
     block_scratch_bytes,
@@ -18,7 +19,7 @@ from glow_backends.cpu.standalone import StandaloneKernel, aligned
 from glow_backends.cpu.target import host
 from glow_dialects.ops.dequantize_blocks import dequantize_blocks, pack
 
-ALL = Epilogue(bias=True, steps=residual_clip(-1.0, 1.0))
+ALL = Epilogue(bias=True, program=residual_clip(-1.0, 1.0))
 LEVELS = tuple(float(x) for x in np.linspace(-1, 1, 16) ** 3)
 SPECS = {
     "row": BlockGemmSpec(1, 128, 256, 4, 32, 8.0),

@@ -6,9 +6,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from epilogues import chain, residual_clip
 from llvmlite import ir
 
-from glow_backends.cpu.emit.epilogue import Epilogue, EpilogueStep, residual_clip
+from glow_backends.cpu.emit.epilogue import Epilogue
 from glow_backends.cpu.kernels.gemm.gemm import (
     GemmSpec,
     Source,
@@ -20,7 +21,7 @@ from glow_backends.cpu.kernels.gemm.gemm import (
 from glow_backends.cpu.standalone import StandaloneKernel, aligned
 from glow_backends.cpu.target import host, named
 
-ALL = Epilogue(bias=True, scale=0.5, steps=residual_clip(0.0, 1.0))
+ALL = Epilogue(bias=True, scale=0.5, program=residual_clip(0.0, 1.0))
 SPECS = {
     "square": GemmSpec(64, 64, 64),
     "tails": GemmSpec(37, 71, 19, epilogue=ALL),
@@ -28,7 +29,7 @@ SPECS = {
     "row": GemmSpec(1, 300, 129, epilogue=ALL),
     "row-narrow": GemmSpec(1, 10, 83, epilogue=Epilogue(bias=True)),
     "column": GemmSpec(50, 1, 40),
-    "aliased": GemmSpec(33, 48, 1024, epilogue=Epilogue(steps=(EpilogueStep("relu"),))),
+    "aliased": GemmSpec(33, 48, 1024, epilogue=Epilogue(program=chain("relu"))),
     "few": GemmSpec(3, 200, 40),
     "batch": GemmSpec(9, 33, 17, a_batch=(3, 2), b_batch=(3, 2), epilogue=ALL),
     "batch-broadcast": GemmSpec(20, 40, 18, a_batch=(2, 1, 3), b_batch=(4, 1)),
@@ -45,8 +46,8 @@ def random(*shape: int, seed: int = 0) -> np.ndarray:
     return np.random.default_rng(seed + sum(shape)).uniform(-1, 1, shape).astype(np.float32)
 
 
-def check(spec: GemmSpec, threads: int) -> None:
-    """Run a spec and compare it with NumPy."""
+def check(spec: GemmSpec, threads: int, live: np.ndarray | None = None) -> None:
+    """Run a spec and compare it with NumPy; rows that are not `live` stay as they were."""
     target = host(threads)
     a_shape = (spec.k, spec.m) if spec.trans_a else (spec.m, spec.k)
     b_shape = (spec.n, spec.k) if spec.trans_b else (spec.k, spec.n)
@@ -66,11 +67,15 @@ def check(spec: GemmSpec, threads: int) -> None:
     if epilogue.extras:
         want += residual
         inputs.append(residual)
+    if live is not None:
+        inputs.append(live)
+        want[~live] = np.nan
     if size := gemm_scratch_bytes(spec, target):
         inputs.append(np.full(size // 4, np.nan, np.float32))
-    if epilogue.steps:
-        bounds = epilogue.steps[-1].params or (0.0, np.inf)
-        want = np.clip(want, *bounds)
+    if epilogue.program.steps:
+        bounds = epilogue.program.steps[-1].params or (0.0, np.inf)
+        low, high = np.array(bounds, np.float64)
+        want = np.clip(want, low, high)
     kernel = StandaloneKernel(emit_gemm, spec, target)
     kernel(c, *[aligned(v) for v in inputs])
     np.testing.assert_allclose(c, want, rtol=1e-4, atol=1e-6 * spec.k**0.5 + 1e-6 * spec.k**0.5)
@@ -116,3 +121,22 @@ def test_weights_are_fetched_a_few_at_a_time(cpu: str, k: int) -> None:
     emit_gemm(module, "kernel", GemmSpec(1, 4096, k, packed_b=True), named(cpu, 1))
     fetches = str(module).count('call void @"llvm.prefetch')
     assert 0 < fetches < 200
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize("share", [0.0, 0.04, 0.5, 0.97, 1.0])
+@pytest.mark.parametrize(
+    "spec",
+    [
+        GemmSpec(37, 71, 19, epilogue=ALL),
+        GemmSpec(200, 64, 32, packed_b=True),
+        GemmSpec(3001, 40, 300, epilogue=Epilogue(bias=True), packed_b=True),
+        GemmSpec(12, 40, 9000, epilogue=ALL),
+        GemmSpec(1, 30, 12),
+    ],
+    ids=str,
+)
+def test_some_rows(spec: GemmSpec, share: float, threads: int) -> None:
+    """The rows of a predicate are computed and no others."""
+    live = np.random.default_rng(1).random(spec.m) < share
+    check(replace(spec, some_rows=True), threads, live)

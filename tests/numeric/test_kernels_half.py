@@ -9,9 +9,10 @@ import llvmlite.binding as llvm
 import ml_dtypes
 import numpy as np
 import pytest
+from epilogues import chain
 
 from glow_backends.cpu.calls import Emitter
-from glow_backends.cpu.emit.epilogue import Epilogue, EpilogueStep
+from glow_backends.cpu.emit.epilogue import Epilogue
 from glow_backends.cpu.emit.packing import block_channels, unblock_channels
 from glow_backends.cpu.kernels.conv.blocked_conv import pack_bias
 from glow_backends.cpu.kernels.conv.conv_direct import emit_conv_direct, pack_conv
@@ -30,7 +31,7 @@ FEATURES = {"f16": "avx512fp16", "bf16": "avx512bf16"}
 DTYPES = {"f16": np.dtype(np.float16), "bf16": np.dtype(ml_dtypes.bfloat16)}
 #: Of results about 1: rounding of the result, and for f16 of sums of at most 80 products.
 TOLERANCE = {"f16": 2e-2, "bf16": 3e-2}
-STEPS = Epilogue(bias=True, steps=(EpilogueStep("add"), EpilogueStep("relu")))
+STEPS = Epilogue(bias=True, program=chain("add", "relu"))
 
 
 def _target(kind: str, threads: int = 1) -> CpuTarget:

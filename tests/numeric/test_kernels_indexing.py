@@ -176,7 +176,8 @@ def test_pad(draw: st.DataObject, shape: list[int]) -> None:
             [int(i) for i in np.pad(np.arange(n), p, mode=mode)]  # pyright: ignore[reportCallIssue, reportArgumentType]
             for n, p in zip(shape, pads, strict=True)
         ]
-        spec = layouts.lookup_spec(shape, places, 4)
+        runs = [layouts.padded_runs(n, *p, mode) for n, p in zip(shape, pads, strict=True)]
+        spec = layouts.lookup_spec(shape, [len(axis) for axis in places], runs, 4)
         if spec is not None:
             expected = x[np.ix_(*places)]
             np.testing.assert_array_equal(run(emit_copy, spec, expected, [x], 2), expected)

@@ -132,3 +132,30 @@ def test_lstm_as_pytorch_has_it() -> None:
     results = compile_and_run(graph, 1)
     for got, want in zip(results, (expected[:, None], last, cell), strict=True):
         np.testing.assert_allclose(got, want.detach().numpy(), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("lengths", ["one", "all", "random", "none"])
+@pytest.mark.parametrize("op", [LstmOp, GruOp, RnnOp])
+def test_lengths(op: Any, lengths: str, threads: int) -> None:
+    """Samples of any lengths, also below none and beyond all steps: blocks are of samples of like lengths."""
+    steps, samples, hidden = 9, 37, 20
+    given = {
+        "one": np.where(np.arange(samples) == 17, steps, 2),
+        "all": np.full(samples, steps + 3),
+        "random": RNG.integers(0, steps + 1, samples),
+        "none": np.arange(samples) * 0 - 1,
+    }[lengths]
+    graph = Graph()
+    rows = GATES[op] * hidden
+    operands = [
+        graph.input(normal(steps, samples, 6)),
+        *(graph.constant(normal(*shape)) for shape in ((2, rows, 6), (2, rows, hidden), (2, 2 * rows))),
+        graph.input(given.astype(np.int32)),
+        graph.input(normal(2, samples, hidden)),
+    ]
+    for result in graph.b.insert(op(*operands, direction="bidirectional")).results:
+        graph.save(result)
+    expected = graph.run()
+    for got, want in zip(compile_and_run(graph, threads), expected, strict=True):
+        np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5)

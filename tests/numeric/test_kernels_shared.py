@@ -7,9 +7,10 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from epilogues import chain
 
 from glow_backends.cpu.calls import Emitter, KernelCall, KernelCodes
-from glow_backends.cpu.emit.epilogue import Epilogue, EpilogueStep
+from glow_backends.cpu.emit.epilogue import Epilogue
 from glow_backends.cpu.jit import emit_object
 from glow_backends.cpu.kernels.conv.conv_direct import emit_conv_direct
 from glow_backends.cpu.kernels.conv.conv_spec import DirectConvSpec
@@ -50,7 +51,7 @@ def test_shared(name: str) -> None:
     assert len({codes.of(KernelCall(*made(*shape), ())).name for shape in shapes}) == 1
 
 
-SWISH = Epilogue(bias=True, steps=(EpilogueStep("swish", (1.0,)), EpilogueStep("mul", (0.3,))))
+SWISH = Epilogue(bias=True, program=chain(("swish", (1.0,)), ("mul", (0.3,))))
 WIDE = DirectConvSpec(1, 64, 64, (56, 56), (1, 1), epilogue=SWISH)
 PADDED = DirectConvSpec(1, 32, 64, (28, 56), (3, 3), pads=(1,) * 4)
 DEEP = DirectConvSpec(1, 64, 64, (56, 56), (3, 3), pads=(1,) * 4)
@@ -60,7 +61,7 @@ LINE = replace(DEEP, kernel=(1, 5), pads=(0, 2, 0, 2))
 def test_sizes_share_code() -> None:
     """Batch, image, channels and factors are arguments: near sizes are one kernel with other tables."""
     codes = KernelCodes(replace(named("skylake-avx512"), l1=48 << 10, l2=2 << 20))
-    other = Epilogue(bias=True, steps=(EpilogueStep("swish", (1.0,)), EpilogueStep("mul", (0.7,))))
+    other = Epilogue(bias=True, program=chain(("swish", (1.0,)), ("mul", (0.7,))))
     alike: list[tuple[Any, Any, Any]] = [
         (emit_conv_direct, WIDE, DirectConvSpec(3, 128, 192, (48, 96), (1, 1), epilogue=other)),
         (emit_conv_direct, PADDED, replace(PADDED, batch=2, in_channels=64, size=(70, 70))),
@@ -96,7 +97,7 @@ def test_register_blocks_share_transforms(stride: int, threads: int) -> None:
     """Winograd kernels of other register blocks differ in their products; each piece stands by itself."""
     target = named("skylake-avx512", threads)
     codes = KernelCodes(target)
-    swish = Epilogue(bias=True, steps=(EpilogueStep("swish", (1.0,)),))
+    swish = Epilogue(bias=True, program=chain(("swish", (1.0,))))
     conv = DirectConvSpec(1, 64, 64, (20 * stride,) * 2, (3, 3), (stride,) * 2, (1,) * 4, epilogue=swish)
     wide = replace(conv, batch=2, size=(16 * stride, 26 * stride))
     plans = [plan_winograd(WinogradSpec(c, 4), target) for c in (conv, wide)]

@@ -29,8 +29,10 @@ from glow_backends.cpu.kernels.language.rotary import RotarySpec, emit_rotary
 from glow_backends.cpu.kernels.norm.normalize import LayerNormSpec, emit_layer_norm
 from glow_backends.cpu.kernels.norm.softmax import SoftmaxSpec, emit_softmax
 from glow_backends.cpu.kernels.pointwise.elementwise import ElementwiseSpec, emit_elementwise
-from glow_backends.cpu.kernels.pool.pool import PoolSpec, emit_pool
-from glow_backends.cpu.kernels.recurrent.recurrent import RecurrentSpec, emit_recurrent
+from glow_backends.cpu.kernels.pool.pool import emit_pool
+from glow_backends.cpu.kernels.pool.pool_spec import PoolSpec
+from glow_backends.cpu.kernels.recurrent.recurrent import emit_recurrent
+from glow_backends.cpu.kernels.recurrent.recurrent_plan import RecurrentSpec
 from glow_backends.cpu.kernels.reduction.arg_reduce import ArgReduceSpec, emit_arg_reduce
 from glow_backends.cpu.kernels.reduction.reduce import ReduceSpec, emit_reduce
 from glow_backends.cpu.target import named

@@ -1,4 +1,4 @@
-"""The kernel of tree ensembles against a walk of each sample through each tree."""
+"""The kernels of tree ensembles against a walk of each sample through each tree."""
 
 from __future__ import annotations
 
@@ -6,7 +6,15 @@ import numpy as np
 import pytest
 from kernel_runner import run_kernel
 
-from glow_backends.cpu.kernels.data.trees import TreesSpec, emit_trees
+from glow_backends.cpu.kernels.data.tree_masks import (
+    MOST_WORDS,
+    TreeMasksSpec,
+    emit_tree_masks,
+    pack_masks,
+    shapes_of,
+    words_of,
+)
+from glow_backends.cpu.kernels.data.trees import TreesSpec, emit_trees, pack_trees
 from glow_dialects.core.types import Array
 
 
@@ -48,13 +56,45 @@ def descended(x: Array, tables: list[Array]) -> Array:
 
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("samples", [1, 3, 33, 300])
-@pytest.mark.parametrize(("trees", "targets"), [(1, 1), (37, 1), (90, 5)])
-def test_sums(samples: int, trees: int, targets: int, threads: int) -> None:
-    """Lanes of samples and of trees, blocks that are not full, numbers that are missing."""
+@pytest.mark.parametrize(("trees", "targets", "dtype"), [(1, 1, "f32"), (37, 1, "f64"), (90, 5, "f32")])
+@pytest.mark.parametrize("missing", [False, True])
+def test_sums(samples: int, trees: int, targets: int, dtype: str, missing: bool, threads: int) -> None:
+    """Chains of samples and of trees, blocks that are not full, numbers that are missing."""
     rng = np.random.default_rng(samples + trees)
-    x = rng.standard_normal((samples, 6)).astype(np.float32)
+    real = np.float32 if dtype == "f32" else np.float64
+    x = rng.standard_normal((samples, 6)).astype(real)
     x[rng.random(x.shape) < 0.1] = np.nan
-    tables = random_trees(rng, trees, 6, targets, 7)
-    spec = TreesSpec(samples, 6, trees, targets, 7)
-    (got,) = run_kernel(emit_trees, spec, [((samples, targets), np.dtype(np.float32))], [x, *tables], threads)
+    features, splits, left, weights, roots = random_trees(rng, trees, 6, targets, 7)
+    features = features if missing else np.where(features < 0, -1 - features, features)
+    tables = [features, splits.astype(real), left, weights.astype(real), roots]
+    spec = TreesSpec(samples, 6, trees, targets, 7, missing, dtype)
+    results = [((samples, targets), np.dtype(real))]
+    (got,) = run_kernel(emit_trees, spec, results, [x, *pack_trees(spec, tables)], threads)
+    np.testing.assert_allclose(got, descended(x, tables), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("samples", [1, 8, 33, 100])
+@pytest.mark.parametrize(
+    ("trees", "targets", "depth", "dtype"),
+    [(1, 1, 1, "f32"), (37, 1, 5, "f64"), (60, 5, 6, "f32"), (20, 2, 7, "f64"), (9, 1, 0, "f32")],
+)
+def test_masks(samples: int, trees: int, targets: int, depth: int, dtype: str, threads: int) -> None:
+    """One word of bits and several, vectors that are not full, missing numbers, trees of one leaf."""
+    rng = np.random.default_rng(samples + trees)
+    real = np.float32 if dtype == "f32" else np.float64
+    x = rng.standard_normal((samples, 6)).astype(real)
+    x[rng.random(x.shape) < 0.1] = np.nan
+    features, splits, left, weights, roots = random_trees(rng, trees, 6, targets, depth)
+    x.flat[::7] = rng.choice(splits, x.flat[::7].size)
+    weights[:, :-1] *= rng.random(targets - 1) < 0.5
+    tables = [features, splits.astype(real), left, weights.astype(real), roots]
+    shapes = shapes_of(left, roots)
+    words = words_of(shapes, x.itemsize)
+    assert words <= MOST_WORDS
+    columns, packed = pack_masks(tables, shapes, words, 32 // x.itemsize)
+    spec = TreeMasksSpec(samples, 6, len(columns), trees, targets, words, len(packed[0]), dtype)
+    results = [((samples, targets), np.dtype(real))]
+    room = np.zeros(spec.scratch * threads, real)
+    (got,) = run_kernel(emit_tree_masks, spec, results, [x, columns, *packed, room], threads)
     np.testing.assert_allclose(got, descended(x, tables), rtol=1e-4, atol=1e-4)

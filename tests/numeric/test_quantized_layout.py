@@ -96,6 +96,7 @@ def test_average(kernel: tuple[int, int], options: dict[str, Any]) -> None:
     result = tensor((1, 24, *sizes), UniformQuantizedType.of(8, 0.03, 7))
     g.save(g.b(QuantizedAvgPoolOp(x, results=result, kernel=kernel, **options)))
     agree(g)
+    assert glow.compile(g.module).report().notes["host instructions"] == 0
 
 
 def test_parts_of_different_makers_join() -> None:

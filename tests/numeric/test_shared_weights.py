@@ -49,7 +49,7 @@ def test_shared_weights_are_one_file(tmp_path: Path) -> None:
     for number, program in enumerate(programs):
         bundle.write(program.bundle, tmp_path / str(number))
     assert (tmp_path / "0" / "weights.bin").stat().st_nlink == 2
-    read = bundle.read(tmp_path / "1")
+    read = bundle.read(bundle.Folder(tmp_path / "1"))
     assert read is not None
     x = np.random.default_rng(1).standard_normal((192, 64)).astype(np.float32)
     made = CpuProgram(read, programs[1].target).run({"x": x})["y"]

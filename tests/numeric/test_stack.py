@@ -5,16 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import pytest
 from graph_runner import Graph
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from xdsl.utils.exceptions import VerifyException
 
 from glow_backends.base import get_backend
-from glow_backends.cpu.ops.stack import StackOp, program_of, steps_attr
+from glow_backends.cpu.emit.pointwise import Pointwise, Step
+from glow_backends.cpu.ops.fused_body import body_of, program_of
+from glow_backends.cpu.ops.stack import StackOp
 from glow_backends.cpu.passes.cpu_stack import CpuStackPass
-from glow_dialects.core.types import dtype_of, shape_of, tensor
+from glow_dialects.core.types import shape_of, tensor
 from glow_dialects.dialects import context
 from glow_dialects.ops.activation import ClipOp, SigmoidOp, TanhOp
 from glow_dialects.ops.arithmetic import AddOp, MaxOp, MulOp, SubOp
@@ -23,6 +23,7 @@ from glow_dialects.ops.compare import CmpGtOp
 from glow_dialects.ops.reduce import ReduceMaxOp
 from glow_dialects.ops.select import SelectOp
 from glow_dialects.ops.transpose import TransposeOp
+from glow_passes.graph.cse import CsePass
 from glow_passes.pipeline import INSTR, LOWER
 
 RNG = np.random.default_rng(4)
@@ -93,31 +94,39 @@ def test_loops_are_as_large_as_they_can_be() -> None:
     assert graph.ops() == ["glow_cpu.stack"]
 
 
-@pytest.mark.parametrize(
-    "steps,problem",
-    [
-        (["%2 = sub %0"], "sub"),
-        (["%1 = spin %0"], "no element-wise 'spin'"),
-        (["%1 = tanh %7"], "is number %1"),
-        (["tanh"], "cannot be read"),
-        (["%1 = clip(a) %0"], "parameters"),
-    ],
-)
-def test_steps_that_make_no_sense(steps: list[str], problem: str) -> None:
-    """Messages name the step."""
-    with pytest.raises(VerifyException, match=problem):
-        program_of(steps, ["f32"], [1])
+def test_programs_and_bodies() -> None:
+    """A body made of a program has its steps: parameters of every kind, types that change."""
+    steps = (
+        Step("clip", (0,), (-np.inf, 6.0)),
+        Step("gelu", (1,), ("tanh",)),
+        Step("cast", (2,), (True,), "i64"),
+        Step("constant", (), (3,), "i64"),
+        Step("mul", (3, 4), (), "i64"),
+        Step("is_inf", (0,), (True, False), "i1"),
+    )
+    program = Pointwise(1, steps, (5, 6), ("f32",))
+    assert program_of(body_of(program)) == program
 
 
-def test_steps_read_back() -> None:
-    """Parameters of every kind survive the text."""
-    texts = [
-        "%1 = clip(-inf, 6.0) %0",
-        "%2 = gelu('tanh') %1",
-        "%3 = cast %2 : i64",
-        "%4 = is_inf(True, False) %0 : i1",
-    ]
-    program = program_of(texts, ["f32"], [3, 4])
-    assert [a.data for a in steps_attr(program)] == texts  # pyright: ignore[reportAttributeAccessIssue]
-    assert [program.dtype(o) for o in program.outputs] == ["i64", "i1"]
-    assert StackOp.name == "glow_cpu.stack" and dtype_of(tensor((1,))) == np.float32
+def test_number_that_no_f64_holds() -> None:
+    """Integers beyond 2^53 are operands of the loop, not numbers in its body."""
+    graph = Graph()
+    b, x = graph.b, graph.input(np.arange(4))
+    graph.save(b(SubOp(b(MulOp(x, graph.constant(np.array(3)))), graph.constant(np.array(2**62 + 1)))))
+    (expected,) = graph.run()
+    CpuStackPass().apply(context(), graph.module)
+    assert graph.ops() == ["glow_cpu.stack"]
+    np.testing.assert_array_equal(graph.run()[0], expected)
+
+
+def test_equal_bodies_are_one() -> None:
+    """Loops are merged where their bodies are equal, whatever values are called, and only there."""
+    graph = Graph()
+    x = graph.input(np.ones(5, np.float32))
+    for op, hint in (("exp", "a"), ("exp", "b"), ("tanh", "c")):
+        body = body_of(Pointwise(1, (Step(op, (0,)),), (1,), ("f32",)))
+        body.block.args[0].name_hint = hint
+        graph.save(graph.b(StackOp([x], results=[x.type], body=body)))
+    CsePass().apply(context(), graph.module)
+    graph.module.verify()
+    assert graph.ops() == ["glow_cpu.stack"] * 2

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import glow_compiler as glow
+from glow_backends.base import get_backend
 from glow_dialects.core.errors import GlowError
 from glow_dialects.core.sample import random
 
@@ -100,3 +101,8 @@ def test_one_pattern() -> None:
     made = trainer(trainable="w*", optimizer=O.SGD(lr=lambda step: 0.1))
     assert list(made.parameters()) == ["w"]
     made.step(X, Y)
+
+
+def test_a_backend_that_was_made() -> None:
+    """A trainer takes one as glow.compile does."""
+    assert trainer(backend=get_backend("interpreter")).steps == 0

@@ -19,34 +19,26 @@ import signal
 import sys
 import time
 import traceback
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import onnx
-import onnxruntime
-from onnx import ModelProto, helper
 from random_graphs import graph
 
 import glow_compiler as glow
 from glow_backends.cpu import program
 from glow_backends.cpu.memory import ALIGN, address
+from glow_tools.onnxruntime_run import onnxruntime_outputs
+from glow_tools.reduce_onnx import OnnxCase as Case
+from glow_tools.reduce_onnx import reduced
 
 POISON = 0xFF
 """A byte of which all floats are NaN."""
 PATIENCE = 120
 """Seconds after which a graph hangs."""
 _guarded: list[tuple[mmap.mmap, np.ndarray]] = []
-
-
-@dataclass
-class Case:
-    """A model and its inputs."""
-
-    model: ModelProto
-    feed: dict[str, np.ndarray]
 
 
 def guarded(size: int) -> np.ndarray:
@@ -78,7 +70,7 @@ def poison(arenas: Sequence[np.ndarray]) -> None:
 
 def fault(case: Case) -> str | None:
     """What is wrong with a case, in this process; None where nothing is."""
-    want = _onnxruntime(case)
+    want = onnxruntime_outputs(case.model.SerializeToString(), case.feed, plain=True)
     plain = glow.compile(case.model, backend="interpreter").run(case.feed)
     arenas: list[np.ndarray] = []
 
@@ -97,21 +89,12 @@ def fault(case: Case) -> str | None:
     second = net.run(feed)
     for name, array in first.items():
         if array.tobytes() != second[name].tobytes():
-            return f"{name}: two runs differ"
+            return f"two runs differ: {name}"
         others = plain[name], want[name]
         close = [np.allclose(array, other, rtol=1e-3, atol=1e-4, equal_nan=True) for other in others]
         if not any(close):
-            return f"{name}: differs from the interpreter and from onnxruntime"
+            return f"differs from the interpreter and from onnxruntime: {name}"
     return None
-
-
-def _onnxruntime(case: Case) -> dict[str, np.ndarray]:
-    options = onnxruntime.SessionOptions()
-    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    options.intra_op_num_threads, options.log_severity_level = 1, 3
-    session = onnxruntime.InferenceSession(case.model.SerializeToString(), options)
-    names = [o.name for o in session.get_outputs()]
-    return dict(zip(names, session.run(names, case.feed), strict=True))
 
 
 def apart(case: Case) -> str | None:
@@ -134,64 +117,9 @@ def apart(case: Case) -> str | None:
     return text or None if status == 0 else f"the process ended with {status}"
 
 
-def reduced(case: Case, wrong: Callable[[Case], str | None]) -> Case:
-    """A part of the model that is still wrong: fewer outputs, nodes left out, values in place of nodes."""
-    smaller = True
-    while smaller:
-        smaller = False
-        for index in reversed(range(len(case.model.graph.node))):
-            for candidate in (_without(case, index), _from(case, index)):
-                if candidate is not None and wrong(candidate) is not None:
-                    case, smaller = candidate, True
-                    break
-            if smaller:
-                break
-    return case
-
-
-def _without(case: Case, index: int) -> Case | None:
-    """Without a node and all that follows from it; what nothing reads any more are the outputs."""
-    nodes = list(case.model.graph.node)
-    gone = set(nodes[index].output)
-    kept = [n for i, n in enumerate(nodes) if i != index]
-    while True:
-        rest = [n for n in kept if not gone & set(n.input)]
-        if len(rest) == len(kept):
-            break
-        gone |= {o for n in kept if n not in rest for o in n.output}
-        kept = rest
-    return _case(case, kept, case.feed) if kept else None
-
-
-def _from(case: Case, index: int) -> Case | None:
-    """A node's value as an input."""
-    nodes = list(case.model.graph.node)
-    model = ModelProto()
-    model.CopyFrom(case.model)
-    del model.graph.output[:]
-    model.graph.output.append(helper.make_tensor_value_info(nodes[index].output[0], 1, None))
-    try:
-        value = _onnxruntime(Case(model, case.feed))[nodes[index].output[0]]
-    except Exception:
-        return None
-    kept = [n for i, n in enumerate(nodes) if i != index]
-    return _case(case, kept, {**case.feed, nodes[index].output[0]: value}) if kept else None
-
-
-def _case(case: Case, nodes: Sequence[onnx.NodeProto], feed: dict[str, np.ndarray]) -> Case:
-    """The nodes with the inputs and weights that they read."""
-    used = {n for node in nodes for n in node.input}
-    made = {o for node in nodes for o in node.output}
-    feed = {n: a for n, a in feed.items() if n in used}
-    graph_ = helper.make_graph(
-        nodes,
-        "reduced",
-        [helper.make_tensor_value_info(n, 1, a.shape) for n, a in feed.items()],
-        [helper.make_tensor_value_info(n, 1, None) for n in sorted(made - used)],
-        [w for w in case.model.graph.initializer if w.name in used],
-    )
-    imports = case.model.opset_import
-    return Case(helper.make_model(graph_, opset_imports=imports, ir_version=case.model.ir_version), feed)
+def kind(message: str | None) -> str:
+    """The sort of fault that a message tells of, which a reduced model shares."""
+    return ((message or "").strip().splitlines() or [""])[-1].partition(":")[0]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -213,7 +141,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         message = apart(case)
         if message is not None:
             wrong += 1
-            small = reduced(case, apart)
+            small = reduced(case, lambda part, sort=kind(message): kind(apart(part)) == sort)
             a.keep.mkdir(parents=True, exist_ok=True)
             onnx.save(small.model, a.keep / f"{seed}.onnx")
             np.savez(a.keep / f"{seed}.npz", **small.feed)

@@ -113,6 +113,26 @@ def test_sizes(trees: int, targets: int, backend: str) -> None:
     agrees(ensemble(trees, trees, targets), (1, 2, 16, 31, 300), False, backend=backend)
 
 
+@pytest.mark.parametrize("backend", ["cpu", "interpreter"])
+def test_doubles(backend: str) -> None:
+    """Splits and samples in double, which differ by less than an f32 tells apart."""
+    model = ensemble(6, 40, 2, missing=True)
+    node = model.graph.node[0]
+    values = next(a for a in node.attribute if a.name == "nodes_values")
+    splits = np.array(values.floats, np.float64)
+    node.attribute.remove(values)
+    tensor = onnx.numpy_helper.from_array(splits + 1e-12)
+    node.attribute.append(helper.make_attribute("nodes_values_as_tensor", tensor))
+    model.graph.input[0].type.tensor_type.elem_type = TensorProto.DOUBLE
+    session = ort.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    net = glow.compile(model, backend=backend)
+    for count in (1, 13, 200):
+        x = samples(count, count, True).astype(np.float64)
+        x += 1e-12 * np.random.default_rng(1).integers(0, 3, x.shape)
+        want = np.asarray(session.run(None, {"x": x})[0])
+        np.testing.assert_allclose(net.run({"x": x})["y"], want, rtol=1e-5, atol=1e-5)
+
+
 @pytest.mark.parametrize("aggregate", ["SUM", "AVERAGE", "MIN", "MAX"])
 def test_aggregates(aggregate: str) -> None:
     """What is made of the trees' leaves, with base values."""

@@ -15,10 +15,10 @@ from glow_dialects.ops.module import FuncOp, functions
 from glow_runtime.devices.device import Device
 from glow_runtime.devices.function import DeviceFunction, ProgramFunction
 from glow_runtime.devices.manager import DeviceManager, Run
-from glow_runtime.executable import Signature
 from glow_runtime.host.host import HostManager
 from glow_runtime.host.network import Network, Replica, open_check
 from glow_runtime.host.partitions import Partition, Room, divide
+from glow_runtime.program_source import Signature
 
 #: Kinds that run on this machine without anything else.
 KINDS = ("cpu", "interpreter", "process")

@@ -22,11 +22,11 @@ from glow_runtime.devices.device import Device
 from glow_runtime.devices.function import DeviceFunction, ProgramFunction, Recipe
 from glow_runtime.devices.manager import DeviceManager
 from glow_runtime.devices.registry import manager_of
-from glow_runtime.executable import Signature
 from glow_runtime.host.executor import Execution
 from glow_runtime.host.network import Network, Replica, open_check
 from glow_runtime.host.partitions import Partition
 from glow_runtime.host.provisioner import Provisioner
+from glow_runtime.program_source import Signature
 
 
 class Step(ProgramFunction):

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import http.client
 import json
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -18,6 +21,8 @@ tokenizers: Any = pytest.importorskip("tokenizers", reason="the extra 'lm' is no
 from test_serve import Served, serve  # noqa: E402
 
 import glow_compiler as glow  # noqa: E402
+from glow_runtime.serve.http import HttpServer  # noqa: E402
+from glow_tools.serve_text import TextServer  # noqa: E402
 
 SIZES = {
     "model_type": "llama",
@@ -173,6 +178,79 @@ def test_wrong_requests(served: Served, change: Any, status: int, message: str) 
 def test_models(served: Served) -> None:
     assert [m["id"] for m in served.ask("GET", "/v1/models")[1]["data"]] == ["small"]
     assert served.ask("GET", "/v2/health/ready")[0] == 200
+
+
+def test_requests_go_together(served: Served, folder: Path) -> None:
+    """More requests at a time than are continued together, one of them a stream that nobody reads."""
+    unread = http.client.HTTPConnection("127.0.0.1", served.port, timeout=60)
+    body = {"model": "small", "prompt": "abc", "max_tokens": 100, "stream": True}
+    unread.request("POST", "/v1/completions", json.dumps(body))
+    prompts = [[5 + n] * (1 + 7 * n) for n in range(12)]
+
+    def asked(prompt: list[int]) -> list[int]:
+        body = {"model": "small", "prompt": prompt, "max_tokens": 20}
+        return served.ask("POST", "/v1/completions", body)[1]["choices"][0]["tokens"]
+
+    with ThreadPoolExecutor(len(prompts)) as pool:
+        assert list(pool.map(asked, prompts)) == [expected(folder, p, 20)[0] for p in prompts]
+    assert unread.getresponse().read().endswith(b"data: [DONE]\n\n")
+    unread.close()
+
+
+def test_a_client_that_leaves_before_its_answer(folder: Path) -> None:
+    """Its text ends, whether it wants a stream or not, and the next one gets the place."""
+
+    async def asked(app: Any, body: Any, leaves: asyncio.Event) -> list[Any]:
+        sent: list[Any] = []
+        messages = [{"type": "http.request", "body": json.dumps(body).encode()}]
+
+        async def receive() -> Any:
+            if messages:
+                return messages.pop()
+            await leaves.wait()
+            return {"type": "http.disconnect"}
+
+        async def send(message: Any) -> None:
+            sent.append(message)
+
+        scope = {
+            "type": "http",
+            "method": "POST",
+            "path": "/v1/completions",
+            "headers": [],
+            "query_string": b"",
+        }
+        await app(scope | {"http_version": "1.1", "scheme": "http", "root_path": ""}, receive, send)
+        return sent
+
+    async def main(batching: glow.ContinuousBatching) -> None:
+        server = HttpServer(cast(Any, None))
+        TextServer(server, {"small": batching})
+        advance, steps = batching.model.programs.advance, 0
+
+        def counted(
+            texts: Sequence[Sequence[int]], slots: Sequence[int], prompts: int = 1
+        ) -> list[np.ndarray | None]:
+            nonlocal steps
+            steps += 1
+            if steps >= 3:
+                loop.call_soon_threadsafe(leaves.set)
+                time.sleep(0.01)
+            return advance(texts, slots, prompts)
+
+        loop = asyncio.get_running_loop()
+        batching.model.programs.advance = counted
+        for stream in (False, True):
+            leaves, steps = asyncio.Event(), 0
+            body = {"model": "small", "prompt": [5], "max_tokens": 200, "stream": stream}
+            await asked(server.app, body, leaves)
+            assert 3 <= steps < 200
+            body |= {"max_tokens": 2, "stream": False}
+            sent = await asked(server.app, body, asyncio.Event())
+            assert sent[0]["status"] == 200
+
+    with glow.ContinuousBatching(glow.LanguageModel(folder), size=1) as batching:
+        asyncio.run(main(batching))
 
 
 def test_a_client_that_leaves_frees_the_model(served: Served) -> None:

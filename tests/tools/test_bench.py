@@ -88,11 +88,12 @@ def test_profile_and_trace(model: Path, tmp_path: Path) -> None:
     done = run(bench.main, model, "--profile", "--trace", trace, "--rounds", "1")
     assert done.status == 0, done
     steps = [row for row in lines(done) if row[0].isdigit()]
-    assert any(row[1] == "conv" and float(row[5]) > 0 for row in steps)
-    assert all(float(row[3]) >= 0 for row in steps)
+    assert any(row[2] == "conv" and float(row[6]) > 0 for row in steps)
+    assert all(row[1] and float(row[4]) >= 0 for row in steps)
     events = json.loads(trace.read_text())["traceEvents"]
     kernels = [e for e in events if e["ph"] == "X" and e["tid"] == 2]
     assert len(kernels) == len(steps)
+    assert all(e["args"]["nodes"] for e in kernels)
     assert {e["name"] for e in events if e["ph"] == "X" and e["tid"] == 1} >= {"load", "optimize"}
     assert [e["ts"] for e in kernels] == sorted(e["ts"] for e in kernels)
 

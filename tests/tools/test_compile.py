@@ -2,54 +2,25 @@
 
 from __future__ import annotations
 
+import platform
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
+from bundles import build, needs_cc, network, outputs
 from commands import refused, run
 
 import glow_compiler as glow
+from glow_backends.cpu.target import CpuTarget, named
 from glow_tools import compile as compile_command
 
 ARM_CC, ARM = "aarch64-linux-gnu-gcc", "qemu-aarch64"
 needs_arm = pytest.mark.skipif(
     not (shutil.which(ARM_CC) and shutil.which(ARM)), reason=f"no {ARM_CC} or no {ARM}"
 )
-needs_cc = pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler")
-
-
-def network(folder: Path, name: str = "net", channels: int = 8) -> Path:
-    """A small convolutional network in a file."""
-    rng = np.random.default_rng(channels)
-    g = glow.GraphBuilder()
-    x = g.placeholder("x", (1, 3, 9, 9))
-    w = g.constant(rng.standard_normal((channels, 3, 3, 3)).astype(np.float32), "w")
-    m = g.constant(rng.standard_normal((channels * 16, 5)).astype(np.float32), "m")
-    y = g.max_pool(g.relu(g.conv(x, w, pads=(1, 1, 1, 1))), kernel=(2, 2), strides=(2, 2))
-    g.save(g.softmax(g.matmul(g.flatten(y), m)), "probabilities")
-    path = folder / f"{name}.mlir"
-    glow.save(g, path)
-    return path
-
-
-def build(folder: Path, source: str, *objects: str, cc: str = "cc") -> Path:
-    """Compile and link a C program with all warnings as errors; a static one for another processor."""
-    target = folder / "program"
-    flags = ["-O1", "-Wall", "-Wextra", "-Werror", "-std=c11"] + ["-static"] * (cc != "cc")
-    subprocess.run([cc, *flags, source, *objects, "-lm", "-o", str(target)], cwd=folder, check=True)
-    return target
-
-
-def outputs(folder: Path, program: Path, *emulator: str) -> tuple[np.ndarray, np.ndarray]:
-    """What the example of `network` computes for random data, and what the interpreter computes."""
-    x = np.random.default_rng(1).standard_normal((1, 3, 9, 9)).astype(np.float32)
-    x.tofile(folder / "x.bin")
-    subprocess.run([*emulator, str(program), "net.weights", "x.bin"], cwd=folder, check=True)
-    got = np.fromfile(folder / "probabilities.out", np.float32).reshape(1, 5)
-    net = glow.compile(network(folder), backend="interpreter")
-    return got, net.run({"x": x})["probabilities"]
 
 
 @needs_cc
@@ -128,3 +99,71 @@ def test_a_program_of_functions_only(tmp_path: Path) -> None:
     file = tmp_path / "f.mlir"
     file.write_text("glow_fn.func @main(%x : f64) {\n  glow_fn.return %x\n}\n")
     refused(run(compile_command.main, file, "-o", tmp_path / "out"), "there is no glow.func in it")
+
+
+@pytest.mark.parametrize(
+    ("target", "features", "message"),
+    [
+        ("cortex-m4", "+mve.fp", "LLVM makes no code for these features together"),
+        ("x86-64", "-64bit", "LLVM makes no code for it: 64-bit code requested"),
+        ("wasm32", "+simd256", "'+simd256' is not a recognized feature"),
+        ("s390x-unknown-linux-gnu", "", "weights are little-endian"),
+        ("avr-unknown-unknown", "", "addresses have 16 bits"),
+        ("wasm64-unknown-unknown", "", "take wasm32"),
+    ],
+)
+def test_targets_without_code(tmp_path: Path, target: str, features: str, message: str) -> None:
+    """What LLVM refuses, or ends the process for, is a message before the model is read."""
+    options = ["--target", target, *(["--mattr", features] if features else [])]
+    refused(run(compile_command.main, tmp_path / "none.onnx", "-o", tmp_path / "o", *options), message)
+
+
+ABORT = """
+import os
+from glow_backends.cpu.guarded import apart
+def work():
+    os.write(2, b"LLVM ERROR: no such instruction\\n")
+    os.abort()
+assert apart(lambda: b"code", "t") == b"code"
+try:
+    apart(work, "strange")
+except Exception as error:
+    print(error)
+try:
+    apart(lambda: [][1], "t")
+except IndexError as error:
+    print(error)
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no copies of processes")
+def test_an_abort_is_a_message() -> None:
+    """An abort of LLVM's while it makes code for another machine ends a copy of the process."""
+    done = subprocess.run([sys.executable, "-c", ABORT], capture_output=True, text=True, check=True)
+    message = "target 'strange': LLVM makes no code for it: no such instruction"
+    assert done.stdout.splitlines() == [message, "list index out of range"]
+
+
+def test_features_that_go(tmp_path: Path) -> None:
+    """`--mattr` takes features to leave out; without doubles RISC-V passes floats otherwise, too."""
+    path = network(tmp_path)
+    done = run(compile_command.main, path, "-o", tmp_path, "--target", "riscv64", "--mattr", "-d")
+    assert done.status == 0, done
+    flags = int.from_bytes((tmp_path / "net.o").read_bytes()[48:52], "little")
+    assert flags & 6 != 4  # EF_RISCV_FLOAT_ABI_DOUBLE
+
+
+def test_code_for_other_machines_does_not_run_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In this process another architecture is refused at once, missing instructions by the run."""
+    g = glow.GraphBuilder()
+    g.save(g.relu(g.placeholder("x", (4,))), "y")
+    other = "cortex-a72" if platform.machine() in ("x86_64", "AMD64") else "x86-64"
+    with pytest.raises(
+        glow.GlowError, match=f"cpu='{other}' is .*glow-compile makes code for other machines"
+    ):
+        glow.compile(g, cpu=other)
+    assert "avx512fp16" in named("sapphirerapids").needs
+    monkeypatch.setattr(CpuTarget, "lacks", ["avx1024"])
+    net = glow.compile(g)
+    with pytest.raises(glow.GlowError, match="processors with avx1024, which this one has not"):
+        net.run({"x": np.zeros(4, np.float32)})

@@ -1,8 +1,13 @@
 // RUN: glow-opt %s -p glow-cpu-fuse --split-input-file | filecheck %s
 
-// A residual sum and an activation join the convolution; the order of the steps is kept.
+// A residual sum and an activation join the convolution, in their order.
 // CHECK:       %[[C:.*]] = glow_cpu.conv %x, %w, %r {
-// CHECK-SAME:    steps = ["hard_swish", "add", "clip(0.0, 6.0)"]
+// CHECK-NEXT:  ^bb0(%[[SUM:.*]]: tensor<f32>, %[[R:.*]]: tensor<f32>):
+// CHECK-NEXT:    %[[H:.*]] = glow.hard_swish %[[SUM]]
+// CHECK-NEXT:    %[[A:.*]] = glow.add %[[H]], %[[R]]
+// CHECK-NEXT:    %[[L:.*]] = glow.clip %[[A]] {min = 0.000000e+00 : f64, max = 6.000000e+00 : f64}
+// CHECK-NEXT:    glow_cpu.yield %[[L]] : tensor<f32>
+// CHECK-NEXT:  }
 // CHECK-NEXT:  glow.save %[[C]] to @y
 glow.constant @w = #glow.resource<"w"> : tensor<8x8x1x1xf32>
 glow.placeholder @x : tensor<1x1x4x4x8xf32>
@@ -39,8 +44,12 @@ glow.func @main {
 
 // -----
 
-// Products take transposed operands, a scale, a bias and steps.
-// CHECK:       %[[G:.*]] = glow_cpu.gemm %a, %b, %v {transpose_b = true, steps = ["relu"], scale = 5.000000e-01 : f64
+// Products take transposed operands, a scale, a bias and what follows.
+// CHECK:       %[[G:.*]] = glow_cpu.gemm %a, %b, %v {transpose_b = true, scale = 5.000000e-01 : f64
+// CHECK-NEXT:  ^bb0(%[[SUM:.*]]: tensor<f32>):
+// CHECK-NEXT:    %[[R:.*]] = glow.relu %[[SUM]]
+// CHECK-NEXT:    glow_cpu.yield %[[R]]
+// CHECK-NEXT:  }
 // CHECK-NEXT:  glow.save %[[G]] to @y
 glow.placeholder @a : tensor<4x3xf32>
 glow.placeholder @b : tensor<5x3xf32>
@@ -61,8 +70,14 @@ glow.func @main {
 
 // -----
 
-// Steps behind movements of a kernel's result are taken before them.
-// CHECK:       %[[Y:.*]] = glow_cpu.gemm %{{.*}}, %w {steps = ["relu", "mul(2.0)"]
+// What stands behind movements of a kernel's result is taken before them; numbers stand in the body.
+// CHECK:       %[[Y:.*]] = glow_cpu.gemm %{{.*}}, %w {
+// CHECK-NEXT:  ^bb0(%[[SUM:.*]]: tensor<f32>):
+// CHECK-NEXT:    %[[R:.*]] = glow.relu %[[SUM]]
+// CHECK-NEXT:    %[[TWO:.*]] = glow.splat {value = 2.000000e+00 : f64}
+// CHECK-NEXT:    %[[M:.*]] = glow.mul %[[R]], %[[TWO]]
+// CHECK-NEXT:    glow_cpu.yield %[[M]]
+// CHECK-NEXT:  }
 // CHECK-NEXT:  %[[SPLIT:.*]] = glow.reshape %[[Y]]
 // CHECK-NEXT:  %[[MOVED:.*]] = glow.transpose %[[SPLIT]]
 // CHECK-NEXT:  glow.save %[[MOVED]] to @y
@@ -102,8 +117,10 @@ glow.func @main {
 // -----
 
 // An activation of parts that were joined happens in each of them.
-// CHECK-DAG:   %[[A:.*]] = glow_cpu.conv %x, %v {steps = ["relu"]
-// CHECK-DAG:   %[[B:.*]] = glow_cpu.conv %x, %w {steps = ["relu"]
+// CHECK:       %[[A:.*]] = glow_cpu.conv %x, %v {
+// CHECK:         glow.relu
+// CHECK:       %[[B:.*]] = glow_cpu.conv %x, %w {
+// CHECK:         glow.relu
 // CHECK:       glow.concat %[[A]], %[[B]] {axis = 0 : i64}
 // CHECK-NOT:   glow.relu
 glow.constant @v = #glow.resource<"v"> : tensor<8x8x1x1xf32>
@@ -125,7 +142,11 @@ glow.func @main {
 
 // Weights of few bits stay packed in the product that reads them; what else reads them takes floats.
 // CHECK:       %[[G:.*]] = glow_cpu.block_gemm %x, %codes, %scales, %b {
-// CHECK-SAME:    point = 8.000000e+00 : f64, steps = ["relu"], bits = 4 : i64, block = 16 : i64, depth = 32 : i64
+// CHECK-SAME:    point = 8.000000e+00 : f64, bits = 4 : i64, block = 16 : i64, depth = 32 : i64
+// CHECK-NEXT:  ^bb0(%[[SUM:.*]]: tensor<f32>):
+// CHECK-NEXT:    %[[R:.*]] = glow.relu %[[SUM]]
+// CHECK-NEXT:    glow_cpu.yield %[[R]]
+// CHECK-NEXT:  }
 // CHECK-NEXT:  glow.save %[[G]] to @y
 // CHECK-NEXT:  glow.save %{{.*}} to @z
 glow.constant @codes = dense<7> : tensor<8x16xui8>

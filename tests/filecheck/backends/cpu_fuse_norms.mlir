@@ -2,9 +2,18 @@
 
 // Residual and relu happen where the normalisation writes; the relu's gradient where the convolution
 // does that makes it, or where the normalisation's gradient reads.
-// CHECK:      %[[Y:.*]], %[[MEAN:.*]], %[[VARIANCE:.*]] = glow_cpu.batch_norm_train %x, %s, %b, %e {steps = ["add", "relu"]}
+// CHECK:      %[[Y:.*]], %[[MEAN:.*]], %[[VARIANCE:.*]] = glow_cpu.batch_norm_train %x, %s, %b, %e :
+// CHECK-NEXT: ^bb0(%[[UNIT:.*]]: tensor<f32>, %[[E:.*]]: tensor<f32>):
+// CHECK-NEXT:   %[[A:.*]] = glow.add %[[UNIT]], %[[E]]
+// CHECK-NEXT:   %[[R:.*]] = glow.relu %[[A]]
+// CHECK-NEXT:   glow_cpu.yield %[[R]]
 // CHECK-NOT:  glow.relu
-// CHECK:      %[[DC:.*]] = glow_cpu.conv %e, %w, %[[Y]] {steps = ["gate"]
+// CHECK:      %[[DC:.*]] = glow_cpu.conv %e, %w, %[[Y]] {
+// CHECK-NEXT: ^bb0(%[[SUM:.*]]: tensor<f32>, %[[OUT:.*]]: tensor<f32>):
+// CHECK-NEXT:   %[[ZERO:.*]] = glow.splat {value = 0.000000e+00 : f64}
+// CHECK-NEXT:   %[[POSITIVE:.*]] = glow.cmp_gt %[[OUT]], %[[ZERO]]
+// CHECK-NEXT:   %[[G:.*]] = glow.select %[[POSITIVE]], %[[SUM]], %[[ZERO]]
+// CHECK-NEXT:   glow_cpu.yield %[[G]]
 // CHECK-NOT:  glow.select
 // CHECK:      glow_cpu.batch_norm_backward %x, %s, %[[MEAN]], %[[VARIANCE]], %e, %[[Y]]
 // CHECK-NOT:  glow.select

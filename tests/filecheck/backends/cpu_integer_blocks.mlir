@@ -2,9 +2,12 @@
 
 // Two products of one input: its integers are made once. Their second factors have the codes' point.
 // CHECK:      [[Q:%\S+]], [[F:%\S+]] = glow_cpu.quantize_rows %x {point = 8.000000e+00 : f64, block = 32 : i64}
-// CHECK-NEXT: = glow_cpu.integer_block_gemm [[Q]], [[F]], %c, %s {
-// CHECK-SAME: steps = ["relu"]
-// CHECK-NEXT: = glow_cpu.integer_block_gemm [[Q]], [[F]], %c, %s {
+// CHECK-NEXT: = glow_cpu.integer_block_gemm [[Q]], %c, %s, [[F]] {
+// CHECK-NEXT: ^bb0([[SUM:%\S+]]: tensor<f32>):
+// CHECK-NEXT:   [[R:%\S+]] = glow.relu [[SUM]]
+// CHECK-NEXT:   glow_cpu.yield [[R]]
+// CHECK-NEXT: }
+// CHECK-NEXT: = glow_cpu.integer_block_gemm [[Q]], %c, %s, [[F]] {
 // CHECK-NEXT: glow.save
 
 glow.placeholder @x input : tensor<1x64xf32>
@@ -17,7 +20,11 @@ glow.func @main {
   %c = glow.get @c : tensor<16x32xui8>
   %s = glow.get @s : tensor<16x2xf32>
   %r = glow.round_blocks %x {block = 32 : i64} : (tensor<1x64xf32>) -> tensor<1x64xf32>
-  %0 = glow_cpu.block_gemm %r, %c, %s {bits = 4 : i64, block = 32 : i64, depth = 64 : i64, point = 8.0 : f64, steps = ["relu"], operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0>} : (tensor<1x64xf32>, tensor<16x32xui8>, tensor<16x2xf32>) -> tensor<1x16xf32>
+  %0 = glow_cpu.block_gemm %r, %c, %s {bits = 4 : i64, block = 32 : i64, depth = 64 : i64, point = 8.0 : f64, operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0>} : (tensor<1x64xf32>, tensor<16x32xui8>, tensor<16x2xf32>) -> tensor<1x16xf32> {
+  ^bb0(%sum: tensor<f32>):
+    %positive = glow.relu %sum : (tensor<f32>) -> tensor<f32>
+    glow_cpu.yield %positive : tensor<f32>
+  }
   %1 = glow_cpu.block_gemm %r, %c, %s {bits = 4 : i64, block = 32 : i64, depth = 64 : i64, point = 8.0 : f64, operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0>} : (tensor<1x64xf32>, tensor<16x32xui8>, tensor<16x2xf32>) -> tensor<1x16xf32>
   glow.save %0 to @y : tensor<1x16xf32>
   glow.save %1 to @z : tensor<1x16xf32>

@@ -14,9 +14,18 @@ glow.func @chain {
   %x = glow.get @x : tensor<2x8xf32>
   %v = glow.get @v : tensor<8xf32>
   %half = glow.splat {value = 0.5 : f64} : () -> tensor<f32>
-  // CHECK: %c = glow_cpu.stack %x, %v {steps = ["%2 = sub %0, %1", "%3 = exp %2", "%4 = constant(0.5)", "%5 = mul %3, %4"], outputs = array<i64: 5>} : (tensor<2x8xf32>, tensor<8xf32>) -> tensor<2x8xf32>
+  // CHECK: %c = glow_cpu.stack %x, %v : (tensor<2x8xf32>, tensor<8xf32>) -> tensor<2x8xf32> {
+  // CHECK-NEXT: ^bb0(%0: tensor<f32>, %1: tensor<f32>):
+  // CHECK-NEXT:   %2 = glow.sub %0, %1 : (tensor<f32>, tensor<f32>) -> tensor<f32>
+  // CHECK-NEXT:   %3 = glow.exp %2 : (tensor<f32>) -> tensor<f32>
+  // CHECK-NEXT:   %4 = glow.splat {value = 5.000000e-01 : f64} : () -> tensor<f32>
+  // CHECK-NEXT:   %5 = glow.mul %3, %4 : (tensor<f32>, tensor<f32>) -> tensor<f32>
+  // CHECK-NEXT:   glow_cpu.yield %5 : tensor<f32>
+  // CHECK-NEXT: }
   // CHECK-NEXT: glow.save %c to @y
-  // INSTR: glow_cpu_instr.stack @out %c, @in %0, @in %1 {steps = 
+  // INSTR: glow_cpu_instr.stack @out %c, @in %0, @in %1 {{{.*}}} : memref<2x8xf32>, memref<2x8xf32>, memref<8xf32> {
+  // INSTR-NEXT: ^bb0(%[[X:.*]]: tensor<f32>, %[[V:.*]]: tensor<f32>):
+  // INSTR-NEXT: glow.sub %[[X]], %[[V]]
   %a = glow.sub %x, %v : (tensor<2x8xf32>, tensor<8xf32>) -> tensor<2x8xf32>
   %b = glow.exp %a : (tensor<2x8xf32>) -> tensor<2x8xf32>
   %c = glow.mul %b, %half : (tensor<2x8xf32>, tensor<f32>) -> tensor<2x8xf32>
@@ -27,7 +36,11 @@ glow.func @chain {
 // CHECK-LABEL: glow.func @two_outputs
 glow.func @two_outputs {
   %x = glow.get @x : tensor<2x8xf32>
-  // CHECK: %a, %c = glow_cpu.stack %x {steps = ["%1 = clip(0.0, 6.0) %0", "%2 = cmp_gt %1, %0 : i1"], outputs = array<i64: 1, 2>} : (tensor<2x8xf32>) -> (tensor<2x8xf32>, tensor<2x8xi1>)
+  // CHECK: %a, %c = glow_cpu.stack %x : (tensor<2x8xf32>) -> (tensor<2x8xf32>, tensor<2x8xi1>) {
+  // CHECK-NEXT: ^bb0(%[[X:.*]]: tensor<f32>):
+  // CHECK-NEXT:   %[[A:.*]] = glow.clip %[[X]] {min = 0.000000e+00 : f64, max = 6.000000e+00 : f64}
+  // CHECK-NEXT:   %[[C:.*]] = glow.cmp_gt %[[A]], %[[X]] : (tensor<f32>, tensor<f32>) -> tensor<i1>
+  // CHECK-NEXT:   glow_cpu.yield %[[A]], %[[C]] : tensor<f32>, tensor<i1>
   %a = glow.clip %x {min = 0.0 : f64, max = 6.0 : f64} : (tensor<2x8xf32>) -> tensor<2x8xf32>
   %c = glow.cmp_gt %a, %x : (tensor<2x8xf32>, tensor<2x8xf32>) -> tensor<2x8xi1>
   glow.save %a to @y : tensor<2x8xf32>
@@ -41,7 +54,9 @@ glow.func @not_convex {
   // CHECK: glow.exp
   // CHECK-NEXT: glow.reduce_max
   // CHECK-NEXT: glow_cpu.stack
-  // CHECK-SAME: ["%2 = add %0, %1", "%3 = neg %2"]
+  // CHECK-NEXT: ^bb0(%[[E:.*]]: tensor<f32>, %[[M:.*]]: tensor<f32>):
+  // CHECK-NEXT:   %[[S:.*]] = glow.add %[[E]], %[[M]]
+  // CHECK-NEXT:   glow.neg %[[S]]
   %a = glow.exp %x : (tensor<2x8xf32>) -> tensor<2x8xf32>
   %m = glow.reduce_max %a {axes = array<i64: 1>, keepdims = true} : (tensor<2x8xf32>) -> tensor<2x1xf32>
   %s = glow.add %a, %m : (tensor<2x8xf32>, tensor<2x1xf32>) -> tensor<2x8xf32>

@@ -18,8 +18,18 @@ glow.func @main {
   %f = glow.get @f : tensor<2x20x1x5xf32>
   // CHECK: %0 = glow_cpu.block %x {lanes = 8 : i64} : (tensor<1x20x4x4xf32>) -> tensor<1x3x4x4x8xf32>
   %0 = glow_cpu.block %x {lanes = 8 : i64} : (tensor<1x20x4x4xf32>) -> tensor<1x3x4x4x8xf32>
-  // CHECK: %1 = glow_cpu.conv %0, %w, %b, %e {steps = ["add", "leaky_relu(0.1)"], lanes = 8 : i64,
-  %1 = glow_cpu.conv %0, %w, %b, %e {steps = ["add", "leaky_relu(0.1)"], lanes = 8 : i64, strides = array<i64: 1, 1>, pads = array<i64: 0, 0, 0, 0>, dilations = array<i64: 1, 1>, operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0>} : (tensor<1x3x4x4x8xf32>, tensor<24x20x1x1xf32>, tensor<24xf32>, tensor<1x3x4x4x8xf32>) -> tensor<1x3x4x4x8xf32>
+  // CHECK: %1 = glow_cpu.conv %0, %w, %b, %e {lanes = 8 : i64,
+  // CHECK-NEXT: ^bb0(%[[SUM:.*]]: tensor<f32>, %[[E:.*]]: tensor<f32>):
+  // CHECK-NEXT:   %[[A:.*]] = glow.add %[[SUM]], %[[E]] : (tensor<f32>, tensor<f32>) -> tensor<f32>
+  // CHECK-NEXT:   %[[L:.*]] = glow.leaky_relu %[[A]] {alpha = 1.000000e-01 : f64} : (tensor<f32>) -> tensor<f32>
+  // CHECK-NEXT:   glow_cpu.yield %[[L]] : tensor<f32>
+  // CHECK-NEXT: }
+  %1 = glow_cpu.conv %0, %w, %b, %e {lanes = 8 : i64, strides = array<i64: 1, 1>, pads = array<i64: 0, 0, 0, 0>, dilations = array<i64: 1, 1>, operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0>} : (tensor<1x3x4x4x8xf32>, tensor<24x20x1x1xf32>, tensor<24xf32>, tensor<1x3x4x4x8xf32>) -> tensor<1x3x4x4x8xf32> {
+  ^bb0(%sum: tensor<f32>, %r: tensor<f32>):
+    %s = glow.add %sum, %r : (tensor<f32>, tensor<f32>) -> tensor<f32>
+    %l = glow.leaky_relu %s {alpha = 0.1 : f64} : (tensor<f32>) -> tensor<f32>
+    glow_cpu.yield %l : tensor<f32>
+  }
   // CHECK: %2 = glow_cpu.pool %1 {mode = "avg", kernel = array<i64: 4, 4>, strides = array<i64: 1, 1>, pads = array<i64: 0, 0, 0, 0>} : (tensor<1x3x4x4x8xf32>) -> tensor<1x3x1x1x8xf32>
   %2 = glow_cpu.pool %1 {mode = "avg", kernel = array<i64: 4, 4>, strides = array<i64: 1, 1>, pads = array<i64: 0, 0, 0, 0>} : (tensor<1x3x4x4x8xf32>) -> tensor<1x3x1x1x8xf32>
   // CHECK: %3 = glow_cpu.unblock %2 {layout = "NHWC", channels = 24 : i64} : (tensor<1x3x1x1x8xf32>) -> tensor<1x1x1x24xf32>
@@ -44,22 +54,87 @@ glow.func @main {
 
 // -----
 
-// expected-error@unknown {{glow_cpu.gemm: 1 binary steps, 0 extra operands}}
-// CHECK: glow_cpu.gemm: 1 binary steps, 0 extra operands
+// expected-error@unknown {{glow_cpu.gemm: its body takes 2 values, there are 1}}
+// CHECK: glow_cpu.gemm: its body takes 2 values, there are 1
 glow.placeholder @a : tensor<3x3xf32>
 glow.func @main {
   %a = glow.get @a : tensor<3x3xf32>
-  %0 = glow_cpu.gemm %a, %a {steps = ["add"], operandSegmentSizes = array<i32: 1, 1, 0, 0, 0>} : (tensor<3x3xf32>, tensor<3x3xf32>) -> tensor<3x3xf32>
+  %0 = glow_cpu.gemm %a, %a {operandSegmentSizes = array<i32: 1, 1, 0, 0, 0>} : (tensor<3x3xf32>, tensor<3x3xf32>) -> tensor<3x3xf32> {
+  ^bb0(%sum: tensor<f32>, %e: tensor<f32>):
+    %s = glow.add %sum, %e : (tensor<f32>, tensor<f32>) -> tensor<f32>
+    glow_cpu.yield %s : tensor<f32>
+  }
 }
 
 // -----
 
-// expected-error@unknown {{step 'sing': there is no element-wise operator 'sing'}}
-// CHECK: step 'sing': there is no element-wise operator 'sing'
+// expected-error@unknown {{glow_cpu.gemm: its body computes i32, the result is tensor<3x3xf32>}}
+// CHECK: glow_cpu.gemm: its body computes i32, the result is tensor<3x3xf32>
 glow.placeholder @a : tensor<3x3xf32>
 glow.func @main {
   %a = glow.get @a : tensor<3x3xf32>
-  %0 = glow_cpu.gemm %a, %a {steps = ["sing"], operandSegmentSizes = array<i32: 1, 1, 0, 0, 0>} : (tensor<3x3xf32>, tensor<3x3xf32>) -> tensor<3x3xf32>
+  %0 = glow_cpu.gemm %a, %a {operandSegmentSizes = array<i32: 1, 1, 0, 0, 0>} : (tensor<3x3xf32>, tensor<3x3xf32>) -> tensor<3x3xf32> {
+  ^bb0(%sum: tensor<i32>):
+    glow_cpu.yield %sum : tensor<i32>
+  }
+}
+
+// -----
+
+// expected-error@unknown {{a body has element-wise operators with kernels, not glow.reduce_sum of f32}}
+// CHECK: a body has element-wise operators with kernels, not glow.reduce_sum of f32
+glow.placeholder @a : tensor<3x3xf32>
+glow.func @main {
+  %a = glow.get @a : tensor<3x3xf32>
+  %0 = glow_cpu.gemm %a, %a {operandSegmentSizes = array<i32: 1, 1, 0, 0, 0>} : (tensor<3x3xf32>, tensor<3x3xf32>) -> tensor<3x3xf32> {
+  ^bb0(%sum: tensor<f32>):
+    %s = glow.reduce_sum %sum {axes = array<i64>, keepdims = false} : (tensor<f32>) -> tensor<f32>
+    glow_cpu.yield %s : tensor<f32>
+  }
+}
+
+// -----
+
+// expected-error@unknown {{glow.mul: a body reads only its own values}}
+// CHECK: glow.mul: a body reads only its own values
+glow.placeholder @a : tensor<3x3xf32>
+glow.placeholder @f : tensor<f32>
+glow.func @main {
+  %a = glow.get @a : tensor<3x3xf32>
+  %f = glow.get @f : tensor<f32>
+  %0 = glow_cpu.gemm %a, %a {operandSegmentSizes = array<i32: 1, 1, 0, 0, 0>} : (tensor<3x3xf32>, tensor<3x3xf32>) -> tensor<3x3xf32> {
+  ^bb0(%sum: tensor<f32>):
+    %s = glow.mul %sum, %f : (tensor<f32>, tensor<f32>) -> tensor<f32>
+    glow_cpu.yield %s : tensor<f32>
+  }
+}
+
+// -----
+
+// expected-error@unknown {{glow_cpu.stack: its body takes f32, the operands are f32, f32}}
+// CHECK: glow_cpu.stack: its body takes f32, the operands are f32, f32
+glow.placeholder @a : tensor<3x3xf32>
+glow.func @main {
+  %a = glow.get @a : tensor<3x3xf32>
+  %0 = glow_cpu.stack %a, %a : (tensor<3x3xf32>, tensor<3x3xf32>) -> tensor<3x3xf32> {
+  ^bb0(%x: tensor<f32>):
+    %s = glow.exp %x : (tensor<f32>) -> tensor<f32>
+    glow_cpu.yield %s : tensor<f32>
+  }
+}
+
+// -----
+
+// expected-error@unknown {{a body ends with glow_cpu.yield}}
+// CHECK: a body ends with glow_cpu.yield
+glow.placeholder @a : tensor<3x3xf32>
+glow.func @main {
+  %a = glow.get @a : tensor<3x3xf32>
+  %0 = glow_cpu.stack %a : (tensor<3x3xf32>) -> tensor<3x3xf32> {
+  ^bb0(%x: tensor<f32>):
+    %s = glow.exp %x : (tensor<f32>) -> tensor<f32>
+    glow_fn.return %s
+  }
 }
 
 // -----

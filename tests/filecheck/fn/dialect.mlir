@@ -119,3 +119,31 @@ glow_fn.func @refers(%a) {
 glow_fn.func @without_return(%a) {
   %b = glow_fn.prim sin(%a)
 }
+
+// -----
+
+// expected-error@unknown {{glow_fn.get: no item 5 in a tuple of 2}}
+// CHECK: glow_fn.get: no item 5 in a tuple of 2
+glow_fn.func @f(%a) {
+  %t = glow_fn.tuple %a, %a
+  %r = glow_fn.get %t[5]
+  glow_fn.return %r
+}
+
+// -----
+
+// expected-error@unknown {{glow_fn.grad: a function is needed, got f64}}
+// CHECK: glow_fn.grad: a function is needed, got f64
+glow_fn.func @f(%a : f64) {
+  %g = glow_fn.grad %a by 0
+  glow_fn.return %g
+}
+
+// -----
+
+// expected-error@unknown {{glow_fn.constant: "abc" is not f64}}
+// CHECK: glow_fn.constant: "abc" is not f64
+glow_fn.func @f() {
+  %t = glow_fn.constant "abc" : f64
+  glow_fn.return %t
+}

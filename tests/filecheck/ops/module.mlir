@@ -70,3 +70,21 @@ glow.func @main {
   %p = glow.get @p : tensor<3xi1>
   %y = glow.exp %x pred %p : (tensor<2xf32>, tensor<3xi1>) -> tensor<2xf32>
 }
+
+// -----
+
+// expected-error@unknown {{glow.get: @y is an output, which a program only writes; use a state}}
+// ERROR: error: the program is not valid: glow.get: @y is an output, which a program only writes; use a state
+glow.placeholder @y output : tensor<2xf32>
+glow.func @main {
+  %y = glow.get @y : tensor<2xf32>
+  glow.save %y to @y : tensor<2xf32>
+}
+
+// -----
+
+// expected-error@unknown {{arith.constant: values of a glow.func are tensors, got f32}}
+// ERROR: error: the program is not valid: arith.constant: values of a glow.func are tensors, got f32
+glow.func @main {
+  %c = arith.constant 1.0 : f32
+}

@@ -6,7 +6,9 @@
 // CHECK-NEXT: glow.relu %0 : (tensor<2x1x4x4xf32>) -> tensor<2x1x4x4xf32>
 
 // CPU-NOT: pred
-// CPU: steps = ["relu"]
+// CPU: glow_cpu_instr.{{.*}}conv
+// CPU-NEXT: ^bb0(%[[SUM:.*]]: tensor<f32>):
+// CPU-NEXT: glow.relu %[[SUM]]
 glow.placeholder @x input : tensor<2x1x4x4xf32>
 glow.placeholder @p input : tensor<2xi1>
 glow.placeholder @y output : tensor<2x1x4x4xf32>

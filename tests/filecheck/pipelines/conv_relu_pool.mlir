@@ -35,14 +35,16 @@
 // PLANNED-NEXT:    glow_instr.max_pool @out %{{.*}}, @in [[CONV]]
 // PLANNED-NEXT:    glow_instr.dealloc @out [[CONV]]
 
-// On the CPU relu is a step of the convolution, whose result is blocked by channels.
-// CPU:           glow_cpu_instr.conv @out %{{.*}} {steps = ["relu"]
+// On the CPU relu is the body of the convolution, whose result is blocked by channels.
+// CPU:           glow_cpu_instr.conv @out %{{.*}}
+// CPU-NEXT:      ^bb0(%[[SUM:.*]]: tensor<f32>):
+// CPU-NEXT:        glow.relu %[[SUM]]
 // CPU:           glow_cpu_instr.pool
 // CPU-NOT:       glow_instr.relu
 
-// LLVM:          define void @"glow_main"(ptr %{{.*}}, ptr %{{.*}}, ptr %{{.*}}, i64 %{{.*}})
-// LLVM:            call {{.*}}@"glow_{{.*}}conv
-// LLVM:            call {{.*}}@"glow_pool
+// LLVM:          define void @glow_main(ptr %{{.*}}, ptr %{{.*}}, ptr %{{.*}}, i64 %{{.*}})
+// LLVM:            call {{.*}}@glow_{{.*}}conv
+// LLVM:            call {{.*}}@glow_pool
 // LLVM:            ret void
 
 // ASM:           glow_main:

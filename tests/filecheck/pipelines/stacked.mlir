@@ -2,7 +2,7 @@
 // RUN: glow-opt %s -p cpu -t llvm-ir --mcpu haswell | filecheck %s
 
 // One kernel: two vectors in, the sum and the larger of it and zero, one vector out, in one block.
-// CHECK:         define external void @"glow_{{.*}}"(ptr {{.*}}, ptr {{.*}}, ptr {{.*}}, i64 {{.*}})
+// CHECK:         define void @glow_{{.*}}(ptr {{.*}}, ptr {{.*}}, ptr {{.*}}, i64 {{.*}})
 // CHECK:           load <8 x float>
 // CHECK:           load <8 x float>
 // CHECK:           [[SUM:%.+]] = fadd <8 x float>
@@ -10,8 +10,8 @@
 // CHECK-NEXT:      select
 // CHECK-NEXT:      getelementptr
 // CHECK-NEXT:      store <8 x float>
-// CHECK:         define void @"glow_main"
-// CHECK:           call ccc void @"glow_
+// CHECK:         define void @glow_main
+// CHECK:           call void @glow_
 // CHECK-NEXT:      ret void
 glow.placeholder @a input : tensor<1024xf32>
 glow.placeholder @b input : tensor<1024xf32>

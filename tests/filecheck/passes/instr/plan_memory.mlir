@@ -42,3 +42,19 @@ glow_instr.func @aligned declare {
   glow_instr.dealloc @out %a : memref<3xf32>
   glow_instr.dealloc @out %b : memref<3xf32>
 }
+
+// Each memory is planned by itself, with its own alignment; the arena is the main one alone.
+// CHECK-LABEL: glow_instr.func @spaces attributes {arena = 64 : i64, memories = {scratch = {
+// CHECK-DAG:     glow_instr.alloc at 0 : memref<16xf32>
+// CHECK-DAG:     glow_instr.alloc at 0 : memref<5xf32, "scratch">
+// CHECK-DAG:     glow_instr.alloc at 32 : memref<4xf32, "scratch">
+glow_instr.func @spaces attributes {memories = {scratch = {size = 48 : i64, alignment = 16 : i64}}} declare {
+  %x = glow_instr.weight @x mutable : memref<16xf32>
+} program {
+  %a = glow_instr.alloc : memref<16xf32>
+  %b = glow_instr.alloc : memref<5xf32, "scratch">
+  %c = glow_instr.alloc : memref<4xf32, "scratch">
+  glow_instr.dealloc @out %c : memref<4xf32, "scratch">
+  glow_instr.dealloc @out %b : memref<5xf32, "scratch">
+  glow_instr.dealloc @out %a : memref<16xf32>
+}

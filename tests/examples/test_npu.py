@@ -1,0 +1,113 @@
+"""The example of an accelerator: conformant, the same numbers with and without hiding, in fewer cycles."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+
+import glow_compiler as glow
+from glow_backends.conformance import check_backend
+from glow_dialects.core.types import Array
+from glow_passes.instr.simulate import Timeline
+
+FOLDER = Path(__file__).parents[2] / "examples/npu"
+LAYERS = ("conv", "fully_connected", "quantized_conv", "quantized_fully_connected")
+
+
+@pytest.fixture(scope="module")
+def example() -> ModuleType:
+    """The example, loaded from its file."""
+    spec = importlib.util.spec_from_file_location("glow_npu", FOLDER / "glow_npu.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["glow_npu"] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def random(*shape: int) -> Array:
+    return np.random.default_rng(len(shape)).standard_normal(shape).astype(np.float32)
+
+
+def perceptron() -> tuple[glow.GraphBuilder, Array]:
+    """Two layers of 64 rows."""
+    g = glow.GraphBuilder()
+    hidden = g.relu(g.fully_connected(g.placeholder("x", (64, 256)), g.constant(random(256, 512), "w"), None))
+    g.save(g.fully_connected(hidden, g.constant(random(512, 64), "v"), g.constant(random(64), "b")), "y")
+    return g, random(64, 256)
+
+
+def network() -> tuple[glow.GraphBuilder, Array]:
+    """Convolutions with and without border, of several images, whose tiles do not divide their sizes."""
+    g = glow.GraphBuilder()
+    first = g.constant(random(40, 3, 3, 3), "f")
+    y = g.relu(g.conv(g.placeholder("x", (2, 3, 29, 31)), first, pads=(1, 1, 1, 1), strides=(2, 2)))
+    y = g.max_pool(g.conv(y, g.constant(random(72, 40, 3, 3), "s")), kernel=(2, 2), strides=(2, 2))
+    g.save(g.conv(y, g.constant(random(33, 72, 1, 1), "p"), g.constant(random(33), "b")), "y")
+    return g, random(2, 3, 29, 31)
+
+
+def timeline_of(net: Any) -> Timeline:
+    """The cycles of a compiled network."""
+    return net.program.timeline()
+
+
+Model = Callable[[], tuple[glow.GraphBuilder, Array]]
+
+
+def test_layers_are_conformant(example: ModuleType) -> None:
+    report = check_backend(example.NpuBackend(), LAYERS)
+    assert not report.failures(), report
+    assert report.counts().keys() == {"agrees"}
+
+
+@pytest.mark.slow
+def test_example_is_conformant(example: ModuleType) -> None:
+    """All cards agree with their references: on the device, or on the host."""
+    report = check_backend(example.NpuBackend())
+    assert not report.failures(), report
+
+
+def test_example_is_short() -> None:
+    assert len((FOLDER / "glow_npu.py").read_text(encoding="utf-8").splitlines()) <= 400
+
+
+@pytest.mark.parametrize("model", [perceptron, network])
+def test_numbers_and_cycles(example: ModuleType, model: Model) -> None:
+    """Transfers may come early or late; hiding takes most of the waiting."""
+    graph, data = model()
+    want = glow.compile(graph, backend="interpreter").run({"x": data})["y"]
+    cycles = {}
+    for hide in (False, True):
+        for late in (False, True):
+            net = glow.compile(graph, backend=example.NpuBackend(hide=hide, late=late))
+            got = net.run({"x": data})["y"]
+            np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-4 * np.abs(want).max())
+            cycles[hide] = timeline_of(net)
+    assert cycles[True].busy() == cycles[False].busy()
+    assert cycles[True].cycles < 0.85 * cycles[False].cycles
+    assert cycles[True].busy()["matrix"] > 0
+
+
+def test_hiding_meets_the_bound(example: ModuleType) -> None:
+    """Of the layers of a perceptron, less than a tenth is lost."""
+    timeline = timeline_of(glow.compile(perceptron()[0], backend=example.NpuBackend()))
+    assert timeline.cycles <= 1.1 * timeline.bound
+
+
+@pytest.mark.parametrize("model", [perceptron, network])
+def test_quantized_networks_are_bit_exact(example: ModuleType, model: Model) -> None:
+    """Stored integers, of the matrix unit as of the interpreter."""
+    graph, data = model()
+    quantized = glow.quantize(graph, [{"x": data}], everything=True)
+    want = glow.compile(quantized, backend="interpreter").run({"x": data})["y"]
+    net = glow.compile(quantized, backend=example.NpuBackend())
+    np.testing.assert_array_equal(net.run({"x": data})["y"], want)
+    assert timeline_of(net).busy()["matrix"] > 0

@@ -1,0 +1,83 @@
+"""Random expressions of NumPy through `glow.jit`: a short hunt, and what longer ones found."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import hunt_expressions
+import numpy as np
+import pytest
+from random_expressions import number
+
+BACKENDS = ("cpu", "interpreter")
+ARGUMENTS: dict[str, Any] = {
+    "x": np.array([-2.5, -0.0, 0.0, 3.5, np.inf, -np.inf, np.nan]),
+    "y": np.array([[2.0], [-0.0], [0.0], [np.inf], [-np.inf], [np.nan]]),
+    "z": np.array([1.5, -0.0, 2.0], np.float32),
+    "n": np.array([-3, -1, 1, 2], np.int32),
+    "m": np.array([True, False, True]),
+    "s": 2.5,
+    "k": 3,
+}
+#: Each was wrong in value, shape or element type.
+FOUND = (
+    "np.arctan2(x, y)",
+    "np.arctan2(n, 2.0)",
+    "np.copysign(3.0, x)",
+    "np.copysign(z, -1)",
+    "np.copysign(n, n)",
+    "np.floor_divide(x, y)",
+    "x // y",
+    "np.logaddexp(x, x)",
+    "np.hypot(n, s)",
+    "np.isclose(x, y)",
+    "np.isclose(m, m)",
+    "np.heaviside(z, 0.5)",
+    "np.reciprocal(n)",
+    "np.reciprocal(m & m | True)",
+    "np.reciprocal(z)",
+    "np.rint(n)",
+    "np.floor(k)",
+    "np.clip(s, -1, 1)",
+    "np.minimum(s, k - 2)",
+    "np.fmax(s, k)",
+    "np.ones_like(s)",
+    "np.zeros_like(s)",
+    "np.full_like(m, 3)",
+    "np.full_like(s > 1, 3)",
+    "np.full_like(z, k)",
+    "np.nanmax(m)",
+    "np.nanmin(m)",
+    "np.vdot(m, m)",
+    "np.vdot(n, n)",
+    "np.kron(z, s)",
+    "np.outer(z, s)",
+    "np.square(m).sum()",
+    "1.0 // (s / 25)",
+    "-s // np.inf",
+    "(s * np.inf) // s",
+    "np.sign(s * np.nan)",
+    "np.heaviside(s * np.nan, 0.5)",
+    "np.clip(s > 1, -1, 1)",
+    "np.where(s > 1, 0.5, np.sum(z))",
+    "np.trace(np.array([[200, 1], [1, 100]], np.uint8))",
+    "np.interp(n, [0.0, 1.0], [2, 4])",
+)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("text", FOUND)
+def test_found(text: str, backend: str) -> None:
+    """Value, shape and element type are NumPy's."""
+    made = hunt_expressions.function([text], list(ARGUMENTS))
+    got = np.asarray(hunt_expressions.compiled(made, backend)(*ARGUMENTS.values())[0])
+    with np.errstate(all="ignore"):
+        want = np.asarray(number(made(*ARGUMENTS.values())[0]))
+    assert got.dtype == want.dtype
+    np.testing.assert_allclose(got, want, rtol=1e-6)
+
+
+@pytest.mark.slow
+def test_a_short_hunt() -> None:
+    """Some hundred expressions, always the same ones."""
+    assert hunt_expressions.main(["--count", "512", "--seed", "5000"]) == 0
