@@ -7,7 +7,10 @@ from typing import Any
 import numpy as np
 from onnx import TensorProto
 
+from glow_dialects.core.graph_op import GraphOp
 from glow_dialects.core.types import shape_of
+from glow_dialects.ops.non_max_suppression import NonMaxSuppressionOp
+from glow_dialects.ops.non_zero import NonZeroOp
 from glow_frontends.onnx.export.rule import Exporter, Rule, element_dtype
 
 
@@ -20,7 +23,7 @@ def _filled(e: Exporter, rows: str, axis: int, rank: int, bound: int) -> list[st
     return [e.node("Pad", [rows, pads]), count]
 
 
-def _non_zero(op: Any, e: Exporter) -> list[str]:
+def _non_zero(op: NonZeroOp, e: Exporter) -> list[str]:
     rank, bound = shape_of(op.indices)
     if not rank:
         there = e.node("Cast", [e.name(op.input)], to=TensorProto.BOOL)
@@ -28,7 +31,7 @@ def _non_zero(op: Any, e: Exporter) -> list[str]:
     return _filled(e, e.node("NonZero", [e.name(op.input)]), 1, 2, bound)
 
 
-def _non_max_suppression(op: Any, e: Exporter) -> list[str]:
+def _non_max_suppression(op: NonMaxSuppressionOp, e: Exporter) -> list[str]:
     """Among the boxes that are available; ONNX has the operator in float32 only."""
 
     def real(value: Any) -> str:
@@ -51,4 +54,4 @@ def _non_max_suppression(op: Any, e: Exporter) -> list[str]:
     return _filled(e, rows, 0, 2, shape_of(op.selected)[0])
 
 
-RULES: dict[str, Rule] = {"non_max_suppression": _non_max_suppression, "non_zero": _non_zero}
+RULES: dict[type[GraphOp], Rule] = {NonMaxSuppressionOp: _non_max_suppression, NonZeroOp: _non_zero}

@@ -70,11 +70,13 @@ def export_model(module: ModuleOp, function: str = "main") -> ModelProto:
                 if exporter.name(op.input) != name:  # an input may be an output as it is
                     exporter.nodes.append(helper.make_node("Identity", [exporter.name(op.input)], [name]))
                 outputs.append(_value_info(target, name))
-            case _:
-                names_or_name = RULES[op.name](op, exporter)
+            case GraphOp():
+                names_or_name = RULES[type(op)](op, exporter)
                 results = [names_or_name] if isinstance(names_or_name, str) else list(names_or_name)
                 for value, result in zip(op.results, results, strict=False):
                     exporter.names[value] = result
+            case _:
+                raise AssertionError(f"{op.name} stands in a graph function")
     _name_outputs(exporter.nodes)
     name = re.sub(r"\W", "_", function)
     graph = helper.make_graph(exporter.nodes, name, inputs, outputs, exporter.initializers)
@@ -113,13 +115,13 @@ def _write_external(model: ModelProto, path: Path, location: str) -> None:
             file.write(data)
 
 
-def _decompose(function: FuncOp, rules: dict[str, Rule]) -> None:
+def _decompose(function: FuncOp, rules: dict[type[GraphOp], Rule]) -> None:
     """Replace operators without a rule by their decompositions, again and again."""
     missing: list[str] = []
     queue = list(function.body.block.ops)
     while queue:
         op = queue.pop()
-        if isinstance(op, GetOp | SaveOp) or op.name in rules:
+        if isinstance(op, GetOp | SaveOp) or type(op) in rules:
             continue
         expansion = taken_apart(op) if isinstance(op, GraphOp) else None
         if expansion is None:

@@ -9,25 +9,39 @@ from typing import Any
 import numpy as np
 from xdsl.ir import SSAValue
 
+from glow_dialects.core.graph_op import GraphOp
 from glow_dialects.core.types import shape_of
+from glow_dialects.ops.avg_pool import AvgPoolOp
+from glow_dialects.ops.batch_norm import BatchNormOp
+from glow_dialects.ops.conv import ConvOp
+from glow_dialects.ops.conv_transpose import ConvTransposeOp
+from glow_dialects.ops.fully_connected import FullyConnectedOp
+from glow_dialects.ops.group_norm import InstanceNormOp
+from glow_dialects.ops.layer_norm import LayerNormOp
+from glow_dialects.ops.lp_pool import LpPoolOp
+from glow_dialects.ops.lrn import LrnOp
+from glow_dialects.ops.matmul import BatchMatmulOp, MatmulOp
+from glow_dialects.ops.max_pool import MaxPoolOp, MaxPoolWithArgmaxOp
+from glow_dialects.ops.softmax import LogSoftmaxOp, SoftmaxOp
+from glow_dialects.ops.windows import WindowOp
 from glow_frontends.onnx.export.rule import Exporter, Rule
 
 
-def channels_second(op: Any, name: str, rank: int, e: Exporter) -> str:
+def channels_second(op: WindowOp | BatchNormOp, name: str, rank: int, e: Exporter) -> str:
     """A tensor with its channels second, as ONNX wants them."""
     if op.layout != "NHWC":
         return name
     return e.node("Transpose", [name], perm=[0, rank - 1, *range(1, rank - 1)])
 
 
-def back(op: Any, name: str, rank: int, e: Exporter) -> str:
+def back(op: WindowOp | BatchNormOp, name: str, rank: int, e: Exporter) -> str:
     """A result in the operator's own layout."""
     if op.layout != "NHWC":
         return name
     return e.node("Transpose", [name], perm=[0, *range(2, rank), 1])
 
 
-def window(op: Any, *names: str) -> dict[str, Any]:
+def window(op: WindowOp, *names: str) -> dict[str, Any]:
     """Strides, pads and dilations (where there are any) as attributes."""
     attributes = {n: list(getattr(op, n)) for n in ("strides", "pads", "dilations", *names)}
     if set(attributes["dilations"]) == {1}:
@@ -35,18 +49,18 @@ def window(op: Any, *names: str) -> dict[str, Any]:
     return attributes
 
 
-def _bias(op: Any, e: Exporter) -> list[str]:
+def _bias(op: ConvOp | ConvTransposeOp | FullyConnectedOp, e: Exporter) -> list[str]:
     return [e.name(op.bias)] if op.bias is not None else []
 
 
-def _conv(op: Any, e: Exporter) -> str:
+def _conv(op: ConvOp, e: Exporter) -> str:
     rank = len(shape_of(op.input))
     inputs = [channels_second(op, e.name(v), rank, e) for v in (op.input, op.filter)]
     conv = e.node("Conv", [*inputs, *_bias(op, e)], group=op.group, **window(op))
     return back(op, conv, rank, e)
 
 
-def _conv_transpose(op: Any, e: Exporter) -> str:
+def _conv_transpose(op: ConvTransposeOp, e: Exporter) -> str:
     rank = len(shape_of(op.input))
     conv = e.node(
         "ConvTranspose",
@@ -58,14 +72,14 @@ def _conv_transpose(op: Any, e: Exporter) -> str:
     return back(op, conv, rank, e)
 
 
-def _pool(kind: str, *flags: str, p: bool = False) -> Rule:
-    def rule(op: Any, e: Exporter) -> str:
+def _pool(kind: str, *flags: str) -> Rule:
+    def rule(op: MaxPoolOp | AvgPoolOp | LpPoolOp, e: Exporter) -> str:
         rank = len(shape_of(op.input))
         pool = e.node(
             kind,
             [channels_second(op, e.name(op.input), rank, e)],
             kernel_shape=list(op.kernel),
-            p=op.p if p else None,
+            p=op.p if isinstance(op, LpPoolOp) else None,
             **{f: int(bool(getattr(op, f))) for f in flags},
             **window(op),
         )
@@ -74,7 +88,7 @@ def _pool(kind: str, *flags: str, p: bool = False) -> Rule:
     return rule
 
 
-def _max_pool_with_argmax(op: Any, e: Exporter) -> Sequence[str]:
+def _max_pool_with_argmax(op: MaxPoolWithArgmaxOp, e: Exporter) -> Sequence[str]:
     rank = len(shape_of(op.input))
     pool = e.node(
         "MaxPool",
@@ -95,31 +109,31 @@ def _max_pool_with_argmax(op: Any, e: Exporter) -> Sequence[str]:
     return [back(op, pool[0], rank, e), e.node("Add", [scaled, base])]
 
 
-def _fully_connected(op: Any, e: Exporter) -> str:
+def _fully_connected(op: FullyConnectedOp, e: Exporter) -> str:
     inputs = [e.name(op.input), e.name(op.weights), *_bias(op, e)]
     return e.node("Gemm", inputs)
 
 
-def _matmul(op: Any, e: Exporter) -> str:
+def _matmul(op: MatmulOp | BatchMatmulOp, e: Exporter) -> str:
     return e.node("MatMul", [e.name(op.lhs), e.name(op.rhs)])
 
 
 def _axis(kind: str) -> Rule:
-    def rule(op: Any, e: Exporter) -> str:
+    def rule(op: SoftmaxOp | LogSoftmaxOp, e: Exporter) -> str:
         return e.node(kind, [e.name(op.input)], axis=op.axis)
 
     return rule
 
 
-def _batch_norm(op: Any, e: Exporter) -> str:
+def _batch_norm(op: BatchNormOp, e: Exporter) -> str:
     rank = len(shape_of(op.input))
     operands: list[SSAValue] = list(op.operands)[1:5]
     inputs = [channels_second(op, e.name(op.input), rank, e), *(e.name(v) for v in operands)]
-    same = {"epsilon": op.epsilon, "momentum": op.momentum}
-    return back(op, e.node("BatchNormalization", inputs, **same), rank, e)
+    norm = e.node("BatchNormalization", inputs, epsilon=op.epsilon, momentum=op.momentum)
+    return back(op, norm, rank, e)
 
 
-def _layer_norm(op: Any, e: Exporter) -> str:
+def _layer_norm(op: LayerNormOp, e: Exporter) -> str:
     axis = op.axis
     shape = shape_of(op.input)[axis:]
     scale = e.name(op.scale) if op.scale is not None else e.constant(np.ones(shape, np.float32), "ones")
@@ -128,30 +142,30 @@ def _layer_norm(op: Any, e: Exporter) -> str:
     return e.node("LayerNormalization", inputs, axis=axis, epsilon=op.epsilon)
 
 
-def _instance_norm(op: Any, e: Exporter) -> str:
+def _instance_norm(op: InstanceNormOp, e: Exporter) -> str:
     inputs = [e.name(v) for v in list(op.operands)[:3]]
     return e.node("InstanceNormalization", inputs, epsilon=op.epsilon)
 
 
-def _lrn(op: Any, e: Exporter) -> str:
+def _lrn(op: LrnOp, e: Exporter) -> str:
     names = ("alpha", "beta", "bias", "size")
     return e.node("LRN", [e.name(op.input)], **{n: getattr(op, n) for n in names})
 
 
-RULES: dict[str, Rule] = {
-    "conv": _conv,
-    "conv_transpose": _conv_transpose,
-    "max_pool": _pool("MaxPool"),
-    "max_pool_with_argmax": _max_pool_with_argmax,
-    "avg_pool": _pool("AveragePool", "count_include_pad"),
-    "lp_pool": _pool("LpPool", p=True),
-    "fully_connected": _fully_connected,
-    "matmul": _matmul,
-    "batch_matmul": _matmul,
-    "softmax": _axis("Softmax"),
-    "log_softmax": _axis("LogSoftmax"),
-    "batch_norm": _batch_norm,
-    "layer_norm": _layer_norm,
-    "instance_norm": _instance_norm,
-    "lrn": _lrn,
+RULES: dict[type[GraphOp], Rule] = {
+    ConvOp: _conv,
+    ConvTransposeOp: _conv_transpose,
+    MaxPoolOp: _pool("MaxPool"),
+    MaxPoolWithArgmaxOp: _max_pool_with_argmax,
+    AvgPoolOp: _pool("AveragePool", "count_include_pad"),
+    LpPoolOp: _pool("LpPool"),
+    FullyConnectedOp: _fully_connected,
+    MatmulOp: _matmul,
+    BatchMatmulOp: _matmul,
+    SoftmaxOp: _axis("Softmax"),
+    LogSoftmaxOp: _axis("LogSoftmax"),
+    BatchNormOp: _batch_norm,
+    LayerNormOp: _layer_norm,
+    InstanceNormOp: _instance_norm,
+    LrnOp: _lrn,
 }

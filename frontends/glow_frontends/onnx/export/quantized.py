@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from xdsl.dialects.builtin import i32
 from xdsl.ir import SSAValue
 
 from glow_dialects.core.errors import UnsupportedError
+from glow_dialects.core.graph_op import GraphOp
 from glow_dialects.core.types import Array, UniformQuantizedType, dtype_of, element_of, shape_of
-from glow_dialects.ops.requantize import NO_HIGH, NO_LOW, scale_of, zero_of
+from glow_dialects.ops.bit_cast import BitCastOp
+from glow_dialects.ops.lookup import LookupOp
+from glow_dialects.ops.quantize import DequantizeOp, QuantizeOp
+from glow_dialects.ops.quantized_arithmetic import QuantizedAddOp, QuantizedMulOp, QuantizedSubOp
+from glow_dialects.ops.quantized_avg_pool import QuantizedAvgPoolOp
+from glow_dialects.ops.quantized_conv import QuantizedConvOp
+from glow_dialects.ops.quantized_fully_connected import QuantizedFullyConnectedOp
+from glow_dialects.ops.quantized_matmul import QuantizedMatmulOp
+from glow_dialects.ops.requantize import NO_HIGH, NO_LOW, RequantizingOp, scale_of, zero_of
 from glow_frontends.onnx.export.nn import back, channels_second, window
 from glow_frontends.onnx.export.rule import Exporter, Rule
 
@@ -38,15 +45,14 @@ def real(value: SSAValue, e: Exporter) -> str:
     return e.node("DequantizeLinear", [e.name(value), *inputs], **axis)
 
 
-def stored(op: Any, name: str, e: Exporter) -> str:
+def stored(op: GraphOp, name: str, e: Exporter) -> str:
     """Real numbers as the result's stored integers, limited as a fused activation says."""
     kind = _kind(op.results[0])
     if kind is None:
         return name
     inputs, axis = _parameters(kind, e)
     info = np.iinfo(dtype_of(kind))
-    low: int = op.low if "low" in op.properties else NO_LOW
-    high: int = op.high if "high" in op.properties else NO_HIGH
+    low, high = op.limits() if isinstance(op, RequantizingOp) else (NO_LOW, NO_HIGH)
     if low > info.min or high < info.max:
         # Limits of real numbers, in front of the rounding: an activation, as runtimes fuse them.
         limits = [(max(info.min, low) - zero_of(kind)), (min(info.max, high) - zero_of(kind))]
@@ -58,11 +64,11 @@ def stored(op: Any, name: str, e: Exporter) -> str:
     return e.node("QuantizeLinear", [name, *inputs], **axis)
 
 
-def _quantize(op: Any, e: Exporter) -> str:
+def _quantize(op: QuantizeOp, e: Exporter) -> str:
     return stored(op, e.name(op.input), e)
 
 
-def _dequantize(op: Any, e: Exporter) -> str:
+def _dequantize(op: DequantizeOp, e: Exporter) -> str:
     return real(op.input, e)
 
 
@@ -70,7 +76,7 @@ def _arithmetic(kind: str) -> Rule:
     return lambda op, e: stored(op, e.node(kind, [real(op.lhs, e), real(op.rhs, e)]), e)
 
 
-def _bias(op: Any, weights: SSAValue, e: Exporter) -> list[str]:
+def _bias(op: QuantizedConvOp | QuantizedFullyConnectedOp, weights: SSAValue, e: Exporter) -> list[str]:
     """An i32 bias in units of the product of the scales."""
     if op.bias is None:
         return []
@@ -82,20 +88,20 @@ def _bias(op: Any, weights: SSAValue, e: Exporter) -> list[str]:
     return [e.node("DequantizeLinear", [e.name(op.bias), scale], **axis)]
 
 
-def _conv(op: Any, e: Exporter) -> str:
+def _conv(op: QuantizedConvOp, e: Exporter) -> str:
     rank = len(shape_of(op.input))
     inputs = [channels_second(op, real(v, e), rank, e) for v in (op.input, op.filter)]
     conv = e.node("Conv", [*inputs, *_bias(op, op.filter, e)], group=op.group, **window(op))
     return stored(op, back(op, conv, rank, e), e)
 
 
-def _input_kind(op: Any) -> UniformQuantizedType:
+def _input_kind(op: QuantizedFullyConnectedOp) -> UniformQuantizedType:
     kind = _kind(op.input)
     assert kind is not None
     return kind
 
 
-def _fully_connected(op: Any, e: Exporter) -> str:
+def _fully_connected(op: QuantizedFullyConnectedOp, e: Exporter) -> str:
     if element_of(op.result) == i32 and op.bias is None:
         zero = e.constant(np.array(zero_of(_input_kind(op)), dtype_of(_input_kind(op))), "zero_point")
         return e.node("MatMulInteger", [e.name(op.input), e.name(op.weights), zero])
@@ -103,7 +109,7 @@ def _fully_connected(op: Any, e: Exporter) -> str:
     return stored(op, e.node("Gemm", inputs), e)
 
 
-def _matmul(op: Any, e: Exporter) -> str:
+def _matmul(op: QuantizedMatmulOp, e: Exporter) -> str:
     if element_of(op.result) != i32:
         return stored(op, e.node("MatMul", [real(op.lhs, e), real(op.rhs, e)]), e)
     kinds = [k for v in (op.lhs, op.rhs) if (k := _kind(v)) is not None]
@@ -111,7 +117,7 @@ def _matmul(op: Any, e: Exporter) -> str:
     return e.node("MatMulInteger", [e.name(op.lhs), e.name(op.rhs), *zeros])
 
 
-def _avg_pool(op: Any, e: Exporter) -> str:
+def _avg_pool(op: QuantizedAvgPoolOp, e: Exporter) -> str:
     rank = len(shape_of(op.input))
     pool = e.node(
         "AveragePool",
@@ -123,7 +129,7 @@ def _avg_pool(op: Any, e: Exporter) -> str:
     return stored(op, back(op, pool, rank, e), e)
 
 
-def _lookup(op: Any, e: Exporter) -> str:
+def _lookup(op: LookupOp, e: Exporter) -> str:
     kind = _kind(op.input)
     assert kind is not None
     first = -128 if kind.signed else 0
@@ -132,23 +138,23 @@ def _lookup(op: Any, e: Exporter) -> str:
     return e.node("Gather", [e.name(op.table), place])
 
 
-def _bit_cast(op: Any, e: Exporter) -> str:
+def _bit_cast(op: BitCastOp, e: Exporter) -> str:
     """Between stored integers and plain ones nothing changes; ONNX has no other bit cast."""
     if dtype_of(op.input.type) != dtype_of(op.result.type):
         raise UnsupportedError(f"operators that ONNX has no form for:\n  - {op.name} of {op.input.type}")
     return e.name(op.input)
 
 
-RULES: dict[str, Rule] = {
-    "bit_cast": _bit_cast,
-    "quantize": _quantize,
-    "dequantize": _dequantize,
-    "quantized_add": _arithmetic("Add"),
-    "quantized_sub": _arithmetic("Sub"),
-    "quantized_mul": _arithmetic("Mul"),
-    "quantized_conv": _conv,
-    "quantized_fully_connected": _fully_connected,
-    "quantized_matmul": _matmul,
-    "quantized_avg_pool": _avg_pool,
-    "lookup": _lookup,
+RULES: dict[type[GraphOp], Rule] = {
+    BitCastOp: _bit_cast,
+    QuantizeOp: _quantize,
+    DequantizeOp: _dequantize,
+    QuantizedAddOp: _arithmetic("Add"),
+    QuantizedSubOp: _arithmetic("Sub"),
+    QuantizedMulOp: _arithmetic("Mul"),
+    QuantizedConvOp: _conv,
+    QuantizedFullyConnectedOp: _fully_connected,
+    QuantizedMatmulOp: _matmul,
+    QuantizedAvgPoolOp: _avg_pool,
+    LookupOp: _lookup,
 }

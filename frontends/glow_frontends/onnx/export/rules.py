@@ -1,13 +1,127 @@
-"""How operators are written in ONNX: one rule an operator, by its name in the `glow` dialect."""
+"""How operators are written in ONNX: one rule an operator."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
+from glow_dialects.core.graph_op import GraphOp
 from glow_dialects.core.types import shape_of
+from glow_dialects.ops.activation import (
+    CeluOp,
+    ClipOp,
+    EluOp,
+    GeluOp,
+    HardSigmoidOp,
+    HardSwishOp,
+    LeakyReluOp,
+    MishOp,
+    PreluOp,
+    SeluOp,
+    SigmoidOp,
+    SoftplusOp,
+    SoftsignOp,
+    SwishOp,
+    TanhOp,
+    ThresholdedReluOp,
+)
+from glow_dialects.ops.arg_reduce import ArgMaxOp, ArgMinOp
+from glow_dialects.ops.arithmetic import (
+    AddOp,
+    DivOp,
+    FloorDivOp,
+    FmodOp,
+    MaxOp,
+    MinOp,
+    ModOp,
+    MulOp,
+    PowOp,
+    SubOp,
+)
+from glow_dialects.ops.cast import CastOp
+from glow_dialects.ops.compare import CmpEqOp, CmpGeOp, CmpGtOp, CmpLeOp, CmpLtOp, CmpNeOp
+from glow_dialects.ops.concat import ConcatOp
+from glow_dialects.ops.cumsum import CumsumOp
+from glow_dialects.ops.dropout import DropoutOp
+from glow_dialects.ops.elementwise import BinaryOp, UnaryOp
+from glow_dialects.ops.expand import ExpandOp
+from glow_dialects.ops.flip import FlipOp
+from glow_dialects.ops.gather import GatherOp
+from glow_dialects.ops.gather_elements import GatherElementsOp
+from glow_dialects.ops.gather_nd import GatherNdOp
+from glow_dialects.ops.identity import IdentityOp
+from glow_dialects.ops.insert import InsertOp
+from glow_dialects.ops.iota import IotaOp, SizesOp
+from glow_dialects.ops.literal import LiteralOp
+from glow_dialects.ops.logic import (
+    AndOp,
+    BitwiseAndOp,
+    BitwiseNotOp,
+    BitwiseOrOp,
+    BitwiseXorOp,
+    IsInfOp,
+    IsNanOp,
+    NotOp,
+    OrOp,
+    ShiftLeftOp,
+    ShiftRightOp,
+    XorOp,
+)
+from glow_dialects.ops.pad import PadOp
+from glow_dialects.ops.reduce import (
+    ReduceL1Op,
+    ReduceL2Op,
+    ReduceLogSumExpOp,
+    ReduceLogSumOp,
+    ReduceMaxOp,
+    ReduceMeanOp,
+    ReduceMinOp,
+    ReduceProdOp,
+    ReduceSumOp,
+    ReduceSumSquareOp,
+    ReductionOp,
+)
+from glow_dialects.ops.relu import ReluOp
+from glow_dialects.ops.reshape import ReshapeOp
+from glow_dialects.ops.resize import ResizeOp
+from glow_dialects.ops.scatter_elements import ScatterElementsOp
+from glow_dialects.ops.scatter_nd import ScatterNdOp
+from glow_dialects.ops.select import SelectOp
+from glow_dialects.ops.slice import SliceOp
+from glow_dialects.ops.splat import SplatOp
+from glow_dialects.ops.tile import TileOp
+from glow_dialects.ops.top_k import TopKOp
+from glow_dialects.ops.transpose import TransposeOp
+from glow_dialects.ops.trilu import TriluOp
+from glow_dialects.ops.unary_math import (
+    AbsOp,
+    AcoshOp,
+    AcosOp,
+    AsinhOp,
+    AsinOp,
+    AtanhOp,
+    AtanOp,
+    CeilOp,
+    CoshOp,
+    CosOp,
+    ErfOp,
+    Expm1Op,
+    ExpOp,
+    FloorOp,
+    Log1pOp,
+    LogOp,
+    NegOp,
+    ReciprocalOp,
+    RoundOp,
+    RsqrtOp,
+    SignOp,
+    SinhOp,
+    SinOp,
+    SqrtOp,
+    TanOp,
+    TruncOp,
+)
 from glow_frontends.onnx.export.bounded_selection import RULES as PLACES_RULES
 from glow_frontends.onnx.export.nn import RULES as NN_RULES
 from glow_frontends.onnx.export.quantized import RULES as QUANTIZED_RULES
@@ -18,7 +132,7 @@ from glow_frontends.onnx.tensors import onnx_type
 def same(kind: str, *properties: str, **renamed: str) -> Rule:
     """The ONNX operator `kind` on the same operands; `properties` become attributes (or renamed ones)."""
 
-    def rule(op: Any, e: Exporter) -> str | Sequence[str]:
+    def rule(op: GraphOp, e: Exporter) -> str | Sequence[str]:
         attributes = {n: getattr(op, n) for n in properties}
         attributes |= {onnx_name: getattr(op, ours) for ours, onnx_name in renamed.items()}
         return e.node(kind, [e.name(v) for v in op.operands], len(op.results), **attributes)
@@ -29,7 +143,7 @@ def same(kind: str, *properties: str, **renamed: str) -> Rule:
 def _not(kind: str) -> Rule:
     """The negation of a comparison."""
 
-    def rule(op: Any, e: Exporter) -> str:
+    def rule(op: BinaryOp, e: Exporter) -> str:
         return e.node("Not", [e.node(kind, [e.name(v) for v in op.operands])])
 
     return rule
@@ -38,7 +152,7 @@ def _not(kind: str) -> Rule:
 def _wide(rule: Rule) -> Rule:
     """Compute in int64 where ONNX runtimes lack the small integer types."""
 
-    def wide(op: Any, e: Exporter) -> str:
+    def wide(op: GraphOp, e: Exporter) -> str:
         dtype = element_dtype(op.results[0])
         if dtype.kind not in "iu" or dtype in (np.dtype(np.int32), np.dtype(np.int64)):
             result = rule(op, e)
@@ -65,7 +179,7 @@ _SELECTED = {
 }
 
 
-def _select(op: Any, e: Exporter) -> str:
+def _select(op: SelectOp, e: Exporter) -> str:
     dtype = element_dtype(op.results[0])
     condition, *sides = (e.name(v) for v in op.operands)
     wide = _SELECTED.get(dtype.name)
@@ -76,7 +190,7 @@ def _select(op: Any, e: Exporter) -> str:
 
 
 def _mod(floor: bool) -> Rule:
-    def rule(op: Any, e: Exporter) -> str:
+    def rule(op: BinaryOp, e: Exporter) -> str:
         x, y = (e.name(v) for v in op.operands)
         if element_dtype(op.lhs).kind != "f":
             return e.node("Mod", [x, y], fmod=int(not floor))
@@ -88,34 +202,34 @@ def _mod(floor: bool) -> Rule:
     return rule
 
 
-def _floor_div(op: Any, e: Exporter) -> str:
+def _floor_div(op: FloorDivOp, e: Exporter) -> str:
     x, y = (e.name(v) for v in op.operands)
     if element_dtype(op.lhs).kind == "f":
         return e.node("Floor", [e.node("Div", [x, y])])
     return e.node("Div", [e.node("Sub", [x, e.node("Mod", [x, y])]), y])
 
 
-def _rsqrt(op: Any, e: Exporter) -> str:
+def _rsqrt(op: RsqrtOp, e: Exporter) -> str:
     return e.node("Reciprocal", [e.node("Sqrt", [e.name(op.input)])])
 
 
-def _trunc(op: Any, e: Exporter) -> str:
+def _trunc(op: TruncOp, e: Exporter) -> str:
     x = e.name(op.input)
     return e.node("Mul", [e.node("Sign", [x]), e.node("Floor", [e.node("Abs", [x])])])
 
 
-def _log1p(op: Any, e: Exporter) -> str:
+def _log1p(op: Log1pOp, e: Exporter) -> str:
     return e.node("Log", [e.node("Add", [e.name(op.input), e.scalar(1, op.input)])])
 
 
-def _expm1(op: Any, e: Exporter) -> str:
+def _expm1(op: Expm1Op, e: Exporter) -> str:
     return e.node("Sub", [e.node("Exp", [e.name(op.input)]), e.scalar(1, op.input)])
 
 
 def _boolean(arithmetic: str, logical: str) -> Rule:
     """An arithmetic operator, or its logical twin on booleans."""
 
-    def rule(op: Any, e: Exporter) -> str:
+    def rule(op: BinaryOp, e: Exporter) -> str:
         kind = logical if element_dtype(op.lhs) == bool else arithmetic
         return e.node(kind, [e.name(v) for v in op.operands])
 
@@ -125,7 +239,7 @@ def _boolean(arithmetic: str, logical: str) -> Rule:
 def _rounding(kind: str) -> Rule:
     """Rounding, which leaves integers as they are."""
 
-    def rule(op: Any, e: Exporter) -> str:
+    def rule(op: UnaryOp, e: Exporter) -> str:
         known = kind if element_dtype(op.input).kind not in "iu" else "Identity"
         return e.node(known, [e.name(op.input)])
 
@@ -133,13 +247,13 @@ def _rounding(kind: str) -> Rule:
 
 
 def _shift(direction: str) -> Rule:
-    def rule(op: Any, e: Exporter) -> str:
+    def rule(op: BinaryOp, e: Exporter) -> str:
         return e.node("BitShift", [e.name(v) for v in op.operands], direction=direction)
 
     return rule
 
 
-def _is_inf(op: Any, e: Exporter) -> str:
+def _is_inf(op: IsInfOp, e: Exporter) -> str:
     flags = {n: int(bool(getattr(op, n))) for n in ("detect_negative", "detect_positive")}
     return e.node("IsInf", [e.name(op.input)], **flags)
 
@@ -147,7 +261,7 @@ def _is_inf(op: Any, e: Exporter) -> str:
 def _indexed(kind: str, *properties: str) -> Rule:
     """An operator whose second operand are indices, which ONNX wants as int64."""
 
-    def rule(op: Any, e: Exporter) -> str:
+    def rule(op: GraphOp, e: Exporter) -> str:
         inputs = [e.name(v) for v in op.operands]
         if element_dtype(op.operands[1]) != np.int64:
             inputs[1] = e.node("Cast", [inputs[1]], to=onnx_type(np.dtype(np.int64)))
@@ -156,33 +270,32 @@ def _indexed(kind: str, *properties: str) -> Rule:
     return rule
 
 
-def _clip(op: Any, e: Exporter) -> str:
-    low, high = op.min, op.max
-    bounds = ["" if b is None or np.isinf(b) else e.scalar(b, op.input) for b in (low, high)]
+def _clip(op: ClipOp, e: Exporter) -> str:
+    bounds = ["" if np.isinf(b) else e.scalar(b, op.input) for b in (op.min, op.max)]
     return e.node("Clip", [e.name(op.input), *bounds])
 
 
-def _swish(op: Any, e: Exporter) -> str:
+def _swish(op: SwishOp, e: Exporter) -> str:
     x, alpha = e.name(op.input), op.alpha
     inner = x if alpha == 1 else e.node("Mul", [x, e.scalar(alpha, op.input)])
     return e.node("Mul", [x, e.node("Sigmoid", [inner])])
 
 
-def _gelu(op: Any, e: Exporter) -> str:
+def _gelu(op: GeluOp, e: Exporter) -> str:
     return e.node("Gelu", [e.name(op.input)], approximate=op.approximate)
 
 
-def _cast(op: Any, e: Exporter) -> str:
+def _cast(op: CastOp, e: Exporter) -> str:
     return e.node("Cast", [e.name(op.input)], to=onnx_type(element_dtype(op.results[0])))
 
 
-def _splat(op: Any, e: Exporter) -> str:
+def _splat(op: SplatOp, e: Exporter) -> str:
     shape, dtype = shape_of(op.results[0]), element_dtype(op.results[0])
     value = e.constant(np.array(op.value).astype(dtype))
     return value if not shape else e.node("Expand", [value, e.ints(*shape)])
 
 
-def _known(op: Any, e: Exporter) -> str:
+def _known(op: GraphOp, e: Exporter) -> str:
     """The values of an operator without operands."""
     return e.constant(op.evaluate([])[0])
 
@@ -190,19 +303,19 @@ def _known(op: Any, e: Exporter) -> str:
 # --- shapes ---------------------------------------------------------------------------------------
 
 
-def _reshape(op: Any, e: Exporter) -> str:
+def _reshape(op: ReshapeOp, e: Exporter) -> str:
     return e.node("Reshape", [e.name(op.input), e.ints(*shape_of(op.results[0]))], allowzero=1)
 
 
-def _expand(op: Any, e: Exporter) -> str:
+def _expand(op: ExpandOp, e: Exporter) -> str:
     return e.node("Expand", [e.name(op.input), e.ints(*shape_of(op.results[0]))])
 
 
-def _concat(op: Any, e: Exporter) -> str:
+def _concat(op: ConcatOp, e: Exporter) -> str:
     return e.node("Concat", [e.name(v) for v in op.inputs], axis=op.axis)
 
 
-def _slice(op: Any, e: Exporter) -> str:
+def _slice(op: SliceOp, e: Exporter) -> str:
     starts, ends, steps = op.starts, op.ends, op.steps
     steps = steps or (1,) * len(starts)
     # An end before the first element has no number of its own in ONNX: the smallest one says it.
@@ -211,14 +324,14 @@ def _slice(op: Any, e: Exporter) -> str:
     return e.node("Slice", [e.name(op.input), e.ints(*starts), e.ints(*ends), e.ints(*axes), e.ints(*steps)])
 
 
-def _flip(op: Any, e: Exporter) -> str:
+def _flip(op: FlipOp, e: Exporter) -> str:
     axes = op.axes
     low = np.iinfo(np.int64).min
     parts = [e.ints(*[v] * len(axes)) for v in (-1, low)]
     return e.node("Slice", [e.name(op.input), *parts, e.ints(*axes), e.ints(*[-1] * len(axes))])
 
 
-def _insert(op: Any, e: Exporter) -> str:
+def _insert(op: InsertOp, e: Exporter) -> str:
     """ScatterND with the indices of the covered block."""
     starts, small = op.starts, shape_of(op.small)
     steps = op.steps or (1,) * len(starts)
@@ -227,17 +340,17 @@ def _insert(op: Any, e: Exporter) -> str:
     return e.node("ScatterND", [e.name(op.big), e.constant(grid, "indices"), e.name(op.small)])
 
 
-def _tile(op: Any, e: Exporter) -> str:
+def _tile(op: TileOp, e: Exporter) -> str:
     return e.node("Tile", [e.name(op.input), e.ints(*op.repeats)])
 
 
-def _transpose(op: Any, e: Exporter) -> str:
+def _transpose(op: TransposeOp, e: Exporter) -> str:
     if not op.permutation:
         return e.node("Identity", [e.name(op.input)])
     return e.node("Transpose", [e.name(op.input)], perm=op.permutation)
 
 
-def _pad(op: Any, e: Exporter) -> str:
+def _pad(op: PadOp, e: Exporter) -> str:
     inputs = [e.name(op.input), e.ints(*op.pads)]
     mode = op.mode
     if mode == "constant":
@@ -246,7 +359,7 @@ def _pad(op: Any, e: Exporter) -> str:
 
 
 def _reduce(kind: str) -> Rule:
-    def rule(op: Any, e: Exporter) -> str:
+    def rule(op: ReductionOp, e: Exporter) -> str:
         inputs = [e.name(op.input), e.ints(*op.axes)]
         return e.node(kind, inputs, keepdims=int(bool(op.keepdims)), noop_with_empty_axes=1)
 
@@ -254,7 +367,7 @@ def _reduce(kind: str) -> Rule:
 
 
 def _arg(kind: str) -> Rule:
-    def rule(op: Any, e: Exporter) -> str:
+    def rule(op: ArgMaxOp | ArgMinOp, e: Exporter) -> str:
         return e.node(
             kind,
             [e.name(op.input)],
@@ -266,29 +379,29 @@ def _arg(kind: str) -> Rule:
     return rule
 
 
-def _top_k(op: Any, e: Exporter) -> Sequence[str]:
+def _top_k(op: TopKOp, e: Exporter) -> Sequence[str]:
     flags = {n: int(bool(getattr(op, n))) for n in ("largest", "sorted")}
     return e.node("TopK", [e.name(op.input), e.ints(op.k)], 2, axis=op.axis, **flags)
 
 
-def _cumsum(op: Any, e: Exporter) -> str:
+def _cumsum(op: CumsumOp, e: Exporter) -> str:
     flags = {n: int(bool(getattr(op, n))) for n in ("exclusive", "reverse")}
     axis = e.constant(np.array(op.axis, np.int64))
     return e.node("CumSum", [e.name(op.input), axis], **flags)
 
 
-def _trilu(op: Any, e: Exporter) -> str:
+def _trilu(op: TriluOp, e: Exporter) -> str:
     k = e.constant(np.array(op.k or 0, np.int64))
     return e.node("Trilu", [e.name(op.input), k], upper=int(bool(op.upper)))
 
 
-def _dropout(op: Any, e: Exporter) -> Sequence[str]:
+def _dropout(op: DropoutOp, e: Exporter) -> Sequence[str]:
     """Inference keeps everything; the ratio is for the next training."""
     ratio = e.scalar(op.ratio, op.input)
     return e.node("Dropout", [e.name(op.input), ratio], 2, seed=op.seed)
 
 
-def _resize(op: Any, e: Exporter) -> str:
+def _resize(op: ResizeOp, e: Exporter) -> str:
     """Scales where they make the sizes, else the sizes themselves."""
     shape, sizes, scales = shape_of(op.input), op.sizes, op.scales
     by_scale = bool(scales) and all(int(d * s) == n for d, s, n in zip(shape, scales, sizes, strict=True))
@@ -309,134 +422,130 @@ def _resize(op: Any, e: Exporter) -> str:
     )
 
 
-_UNARY = {
-    "neg": "Neg",
-    "abs": "Abs",
-    "sign": "Sign",
-    "sqrt": "Sqrt",
-    "reciprocal": "Reciprocal",
-    "sin": "Sin",
-    "cos": "Cos",
-    "tan": "Tan",
-    "asin": "Asin",
-    "acos": "Acos",
-    "atan": "Atan",
-    "sinh": "Sinh",
-    "cosh": "Cosh",
-    "asinh": "Asinh",
-    "acosh": "Acosh",
-    "atanh": "Atanh",
-    "exp": "Exp",
-    "log": "Log",
-    "erf": "Erf",
-    "not": "Not",
-    "bitwise_not": "BitwiseNot",
-    "is_nan": "IsNaN",
-    "relu": "Relu",
-    "sigmoid": "Sigmoid",
-    "tanh": "Tanh",
-    "softplus": "Softplus",
-    "softsign": "Softsign",
-    "mish": "Mish",
-    "hard_swish": "HardSwish",
-    "identity": "Identity",
+_UNARY: dict[type[GraphOp], str] = {
+    NegOp: "Neg",
+    AbsOp: "Abs",
+    SignOp: "Sign",
+    SqrtOp: "Sqrt",
+    ReciprocalOp: "Reciprocal",
+    SinOp: "Sin",
+    CosOp: "Cos",
+    TanOp: "Tan",
+    AsinOp: "Asin",
+    AcosOp: "Acos",
+    AtanOp: "Atan",
+    SinhOp: "Sinh",
+    CoshOp: "Cosh",
+    AsinhOp: "Asinh",
+    AcoshOp: "Acosh",
+    AtanhOp: "Atanh",
+    ExpOp: "Exp",
+    LogOp: "Log",
+    ErfOp: "Erf",
+    NotOp: "Not",
+    BitwiseNotOp: "BitwiseNot",
+    IsNanOp: "IsNaN",
+    ReluOp: "Relu",
+    SigmoidOp: "Sigmoid",
+    TanhOp: "Tanh",
+    SoftplusOp: "Softplus",
+    SoftsignOp: "Softsign",
+    MishOp: "Mish",
+    HardSwishOp: "HardSwish",
+    IdentityOp: "Identity",
 }
-_BINARY = {
-    "div": "Div",
-    "max": "Max",
-    "min": "Min",
-    "pow": "Pow",
-    "and": "And",
-    "or": "Or",
-    "xor": "Xor",
-    "bitwise_and": "BitwiseAnd",
-    "bitwise_or": "BitwiseOr",
-    "bitwise_xor": "BitwiseXor",
-    "cmp_eq": "Equal",
-    "cmp_lt": "Less",
-    "cmp_le": "LessOrEqual",
-    "cmp_gt": "Greater",
-    "cmp_ge": "GreaterOrEqual",
-    "prelu": "PRelu",
+_BINARY: dict[type[GraphOp], str] = {
+    DivOp: "Div",
+    MaxOp: "Max",
+    MinOp: "Min",
+    PowOp: "Pow",
+    AndOp: "And",
+    OrOp: "Or",
+    XorOp: "Xor",
+    BitwiseAndOp: "BitwiseAnd",
+    BitwiseOrOp: "BitwiseOr",
+    BitwiseXorOp: "BitwiseXor",
+    CmpEqOp: "Equal",
+    CmpLtOp: "Less",
+    CmpLeOp: "LessOrEqual",
+    CmpGtOp: "Greater",
+    CmpGeOp: "GreaterOrEqual",
+    PreluOp: "PRelu",
 }
-_REDUCTIONS = {
-    "sum": "ReduceSum",
-    "mean": "ReduceMean",
-    "max": "ReduceMax",
-    "min": "ReduceMin",
-    "prod": "ReduceProd",
-    "sum_square": "ReduceSumSquare",
-    "l1": "ReduceL1",
-    "l2": "ReduceL2",
-    "log_sum": "ReduceLogSum",
-    "log_sum_exp": "ReduceLogSumExp",
+_REDUCTIONS: dict[type[GraphOp], str] = {
+    ReduceSumOp: "ReduceSum",
+    ReduceMeanOp: "ReduceMean",
+    ReduceMaxOp: "ReduceMax",
+    ReduceMinOp: "ReduceMin",
+    ReduceProdOp: "ReduceProd",
+    ReduceSumSquareOp: "ReduceSumSquare",
+    ReduceL1Op: "ReduceL1",
+    ReduceL2Op: "ReduceL2",
+    ReduceLogSumOp: "ReduceLogSum",
+    ReduceLogSumExpOp: "ReduceLogSumExp",
 }
-_SMALL_INTEGERS_LACK = ("pow", "max", "min", "div", "abs", "sign", "mod", "fmod", "floor_div")
+_SMALL_INTEGERS_LACK = (PowOp, MaxOp, MinOp, DivOp, AbsOp, SignOp, ModOp, FmodOp, FloorDivOp)
 
-_OWN: dict[str, Rule] = {
-    "add": _boolean("Add", "Or"),
-    "sub": _boolean("Sub", "Xor"),
-    "mul": _boolean("Mul", "And"),
-    "mod": _mod(floor=True),
-    "fmod": _mod(floor=False),
-    "floor_div": _floor_div,
-    "cmp_ne": _not("Equal"),
-    "select": _select,
-    "rsqrt": _rsqrt,
-    "trunc": _trunc,
-    "log1p": _log1p,
-    "expm1": _expm1,
-    "leaky_relu": same("LeakyRelu", "alpha"),
-    "elu": same("Elu", "alpha"),
-    "selu": same("Selu", "alpha", "gamma"),
-    "celu": same("Celu", "alpha"),
-    "hard_sigmoid": same("HardSigmoid", "alpha", "beta"),
-    "thresholded_relu": same("ThresholdedRelu", "alpha"),
-    "clip": _clip,
-    "floor": _rounding("Floor"),
-    "ceil": _rounding("Ceil"),
-    "round": _rounding("Round"),
-    "shift_left": _shift("LEFT"),
-    "shift_right": _shift("RIGHT"),
-    "is_inf": _is_inf,
-    "swish": _swish,
-    "gelu": _gelu,
-    "cast": _cast,
-    "splat": _splat,
-    **dict.fromkeys(("literal", "iota", "sizes"), _known),
-    "reshape": _reshape,
-    "expand": _expand,
-    "concat": _concat,
-    "slice": _slice,
-    "flip": _flip,
-    "insert": _insert,
-    "tile": _tile,
-    "transpose": _transpose,
-    "pad": _pad,
-    "gather": _indexed("Gather", "axis"),
-    "gather_nd": _indexed("GatherND", "batch_dims"),
-    "gather_elements": _indexed("GatherElements", "axis"),
-    "scatter_nd": _indexed("ScatterND", "reduction"),
-    "scatter_elements": _indexed("ScatterElements", "axis", "reduction"),
-    "arg_max": _arg("ArgMax"),
-    "arg_min": _arg("ArgMin"),
-    "top_k": _top_k,
-    "cumsum": _cumsum,
-    "trilu": _trilu,
-    "resize": _resize,
-    "dropout": _dropout,
+_OWN: dict[type[GraphOp], Rule] = {
+    AddOp: _boolean("Add", "Or"),
+    SubOp: _boolean("Sub", "Xor"),
+    MulOp: _boolean("Mul", "And"),
+    ModOp: _mod(floor=True),
+    FmodOp: _mod(floor=False),
+    FloorDivOp: _floor_div,
+    CmpNeOp: _not("Equal"),
+    SelectOp: _select,
+    RsqrtOp: _rsqrt,
+    TruncOp: _trunc,
+    Log1pOp: _log1p,
+    Expm1Op: _expm1,
+    LeakyReluOp: same("LeakyRelu", "alpha"),
+    EluOp: same("Elu", "alpha"),
+    SeluOp: same("Selu", "alpha", "gamma"),
+    CeluOp: same("Celu", "alpha"),
+    HardSigmoidOp: same("HardSigmoid", "alpha", "beta"),
+    ThresholdedReluOp: same("ThresholdedRelu", "alpha"),
+    ClipOp: _clip,
+    FloorOp: _rounding("Floor"),
+    CeilOp: _rounding("Ceil"),
+    RoundOp: _rounding("Round"),
+    ShiftLeftOp: _shift("LEFT"),
+    ShiftRightOp: _shift("RIGHT"),
+    IsInfOp: _is_inf,
+    SwishOp: _swish,
+    GeluOp: _gelu,
+    CastOp: _cast,
+    SplatOp: _splat,
+    **dict.fromkeys((LiteralOp, IotaOp, SizesOp), _known),
+    ReshapeOp: _reshape,
+    ExpandOp: _expand,
+    ConcatOp: _concat,
+    SliceOp: _slice,
+    FlipOp: _flip,
+    InsertOp: _insert,
+    TileOp: _tile,
+    TransposeOp: _transpose,
+    PadOp: _pad,
+    GatherOp: _indexed("Gather", "axis"),
+    GatherNdOp: _indexed("GatherND", "batch_dims"),
+    GatherElementsOp: _indexed("GatherElements", "axis"),
+    ScatterNdOp: _indexed("ScatterND", "reduction"),
+    ScatterElementsOp: _indexed("ScatterElements", "axis", "reduction"),
+    ArgMaxOp: _arg("ArgMax"),
+    ArgMinOp: _arg("ArgMin"),
+    TopKOp: _top_k,
+    CumsumOp: _cumsum,
+    TriluOp: _trilu,
+    ResizeOp: _resize,
+    DropoutOp: _dropout,
 }
 
-RULES: dict[str, Rule] = {
-    f"glow.{name}": rule
-    for name, rule in {
-        **{n: same(k) for n, k in (_UNARY | _BINARY).items()},
-        **{f"reduce_{n}": _reduce(k) for n, k in _REDUCTIONS.items()},
-        **_OWN,
-        **NN_RULES,
-        **PLACES_RULES,
-        **QUANTIZED_RULES,
-    }.items()
+_RULES: dict[type[GraphOp], Rule] = {
+    **{op: same(kind) for op, kind in (_UNARY | _BINARY).items()},
+    **{op: _reduce(kind) for op, kind in _REDUCTIONS.items()},
+    **_OWN,
+    **NN_RULES,
+    **PLACES_RULES,
+    **QUANTIZED_RULES,
 }
-for _name in _SMALL_INTEGERS_LACK:
-    RULES[f"glow.{_name}"] = _wide(RULES[f"glow.{_name}"])
+RULES = _RULES | {op: _wide(_RULES[op]) for op in _SMALL_INTEGERS_LACK}
