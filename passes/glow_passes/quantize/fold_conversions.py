@@ -60,17 +60,17 @@ def _inside(inner: UniformQuantizedType, outer: UniformQuantizedType) -> bool:
     return bool(low >= least - step and high <= most + step)
 
 
-def quantize_of_dequantize(op: Any, r: Rewriter) -> SSAValue | None:
+def quantize_of_dequantize(op: QuantizeOp, r: Rewriter) -> SSAValue | None:
     """quantize(dequantize(q)) -> q, or rescale(q) where the types differ."""
-    inner: Any = producer(op.input, DequantizeOp)
+    inner = producer(op.input, DequantizeOp)
     return None if inner is None else _rescaled(inner.input, quantized_type(op.result), r)
 
 
-def rescale_of_rescale(op: Any, r: Rewriter) -> SSAValue | None:
+def rescale_of_rescale(op: RescaleOp, r: Rewriter) -> SSAValue | None:
     """rescale(rescale(q)) -> rescale(q); rescale to the same type -> q."""
     if op.input.type == op.result.type:
         return op.input
-    inner: Any = producer(op.input, RescaleOp)
+    inner = producer(op.input, RescaleOp)
     if inner is None:
         return None
     result = quantized_type(op.result)
@@ -79,50 +79,54 @@ def rescale_of_rescale(op: Any, r: Rewriter) -> SSAValue | None:
     return _rescaled(inner.input, result, r) if needless else None
 
 
-def rescale_of_quantize(op: Any, r: Rewriter) -> SSAValue | None:
+def rescale_of_quantize(op: RescaleOp, r: Rewriter) -> SSAValue | None:
     """rescale(quantize(x)) -> quantize(x) to the other type."""
-    inner: Any = producer(op.input, QuantizeOp, single=True)
+    inner = producer(op.input, QuantizeOp, single=True)
     if inner is None or not _inside(quantized_type(op.result), quantized_type(op.input)):
         return None
     return r(QuantizeOp(inner.input, results=op.result.type))
 
 
-def dequantize_of_rescale(op: Any, r: Rewriter) -> SSAValue | None:
+def dequantize_of_rescale(op: DequantizeOp, r: Rewriter) -> SSAValue | None:
     """dequantize(rescale(q)) -> dequantize(q)."""
-    inner: Any = producer(op.input, RescaleOp)
+    inner = producer(op.input, RescaleOp)
     if inner is None or not _inside(quantized_type(inner.input), quantized_type(op.input)):
         return None
     return r(DequantizeOp(inner.input, results=op.result.type))
 
 
-def moved_dequantize(op: Any, r: Rewriter) -> SSAValue | None:
+def moved_dequantize(op: GraphOp, r: Rewriter) -> SSAValue | None:
     """reshape(dequantize(q)) -> dequantize(reshape(q)), and so every move; parts of one type."""
-    parts: list[Any] = [producer(v, DequantizeOp) for v in op.operands]
-    if op.predicate is not None or any(p is None for p in parts):
-        return None
-    kind = quantized_type(parts[0].input)
-    if kind.axis.data >= 0 or any(quantized_type(p.input) != kind for p in parts):
+    (result,) = op.results
+    stored = _stored_alike(op)
+    if stored is None:
         return None
     moved = type(op).create(
-        operands=[p.input for p in parts],
-        result_types=[_with_type(op.result, kind)],
+        operands=stored,
+        result_types=[_with_type(result, quantized_type(stored[0]))],
         properties=dict(op.properties),
     )
-    return r(DequantizeOp(r(moved), results=op.result.type))
+    return r(DequantizeOp(r(moved), results=result.type))
 
 
-def larger_of_dequantized(op: Any, r: Rewriter) -> SSAValue | None:
+def _stored_alike(op: GraphOp) -> list[SSAValue] | None:
+    """The integers that the operands dequantise, where all of them have one type of one scale."""
+    stored = [inner.input for v in op.operands if (inner := producer(v, DequantizeOp)) is not None]
+    if op.predicate is not None or len(stored) < len(op.operands):
+        return None
+    kinds = {quantized_type(v) for v in stored}
+    return stored if len(kinds) == 1 and kinds.pop().axis.data < 0 else None
+
+
+def larger_of_dequantized(op: MaxOp | MinOp, r: Rewriter) -> SSAValue | None:
     """max(dequantize(p), dequantize(q)) -> dequantize(max(p, q)) where both have one type."""
-    parts: list[Any] = [producer(v, DequantizeOp) for v in (op.lhs, op.rhs)]
-    if op.predicate is not None or any(p is None for p in parts):
-        return None
-    kind = quantized_type(parts[0].input)
-    if kind.axis.data >= 0 or quantized_type(parts[1].input) != kind:
-        return None
-    return r(DequantizeOp(r(type(op)(*(p.input for p in parts))), results=op.result.type))
+    stored = _stored_alike(op)
+    return None if stored is None else r(DequantizeOp(r(type(op)(*stored)), results=op.result.type))
 
 
-def requantizing_again(op: Any, r: Callable[[Any], SSAValue], result: Any = None, **changed: Any) -> SSAValue:
+def requantizing_again(
+    op: RequantizingOp, r: Callable[[Any], SSAValue], result: Any = None, **changed: Any
+) -> SSAValue:
     """A requantising operator with another result type or other limits."""
     groups = [op.operand_group(name) for name, _ in op.operand_groups()]
     operands = [values[0] if values else None for values in groups]
@@ -144,20 +148,20 @@ def narrowed(
     }
 
 
-def relu_into_limits(op: Any, r: Rewriter) -> SSAValue | None:
+def relu_into_limits(op: GraphOp, r: Rewriter) -> SSAValue | None:
     """relu(dequantize(quantized_conv)) -> dequantize(quantized_conv from the zero point on)."""
     limits = op.clamp_limits()
-    inner: Any = producer(op.operands[0], DequantizeOp, single=True)
+    inner = producer(op.operands[0], DequantizeOp, single=True)
     source: Any = inner and producer(inner.input, RequantizingOp, single=True)
     if not source or limits is None or op.predicate is not None or limits[0] > limits[1]:
         return None
     bounds = narrowed(quantized_type(source.results[0]), limits[0], limits[1], source.limits())
-    return r(DequantizeOp(requantizing_again(source, r, **bounds), results=op.result.type))
+    return r(DequantizeOp(requantizing_again(source, r, **bounds), results=op.results[0].type))
 
 
-def rescale_into_producer(op: Any, r: Rewriter) -> SSAValue | None:
+def rescale_into_producer(op: RescaleOp, r: Rewriter) -> SSAValue | None:
     """rescale(quantized_conv) -> quantized_conv with the other result type."""
-    source: Any = producer(op.input, RequantizingOp, single=True)
+    source = producer(op.input, RequantizingOp, single=True)
     if source is None or source.predicate is not None:
         return None
     old, new = quantized_type(op.input), quantized_type(op.result)
@@ -171,7 +175,7 @@ def rescale_into_producer(op: Any, r: Rewriter) -> SSAValue | None:
     return requantizing_again(source, r, op.result.type, low=low, high=high)
 
 
-def rescale_into_arithmetic(op: Any, r: Rewriter) -> SSAValue | None:
+def rescale_into_arithmetic(op: QuantizedBinaryOp, r: Rewriter) -> SSAValue | None:
     """quantized_add(rescale(p), q) -> quantized_add(p, q): operands may have any scale."""
     sources = [_source(v) for v in (op.lhs, op.rhs)]
     if all(s is v for s, v in zip(sources, (op.lhs, op.rhs), strict=True)):
@@ -180,15 +184,15 @@ def rescale_into_arithmetic(op: Any, r: Rewriter) -> SSAValue | None:
 
 
 def _source(value: SSAValue) -> SSAValue:
-    inner: Any = producer(value, RescaleOp)
+    inner = producer(value, RescaleOp)
     if inner is None:
         return value
     return inner.input if _inside(quantized_type(inner.input), quantized_type(value)) else value
 
 
-def rescale_into_lookup(op: Any, r: Rewriter) -> SSAValue | None:
+def rescale_into_lookup(op: RescaleOp, r: Rewriter) -> SSAValue | None:
     """rescale(lookup(q, table)) -> lookup(q, rescaled table)."""
-    source: Any = producer(op.input, LookupOp, single=True)
+    source = producer(op.input, LookupOp, single=True)
     table = None if source is None else r.array(source.table)
     if source is None or table is None or quantized_type(op.result).axis.data >= 0:
         return None
@@ -199,9 +203,9 @@ def rescale_into_lookup(op: Any, r: Rewriter) -> SSAValue | None:
     return r(LookupOp(source.input, r.weight(array, "table", tensor((256,), new))))
 
 
-def lookup_of_lookup(op: Any, r: Rewriter) -> SSAValue | None:
+def lookup_of_lookup(op: LookupOp, r: Rewriter) -> SSAValue | None:
     """lookup(lookup(q, s), t) -> lookup(q, t of s)."""
-    inner: Any = producer(op.input, LookupOp, single=True)
+    inner = producer(op.input, LookupOp, single=True)
     if inner is None:
         return None
     first, second = r.array(inner.table), r.array(op.table)
@@ -209,16 +213,16 @@ def lookup_of_lookup(op: Any, r: Rewriter) -> SSAValue | None:
         return None
     smallest, _ = limits_of(quantized_type(op.input))
     joined = second[first.astype(np.int64) - smallest]
-    return r(LookupOp(inner.input, r.weight(joined, "table", op.table.type)))
+    return r(LookupOp(inner.input, r.weight(joined, "table", tensor(joined.shape, quantized_type(op.table)))))
 
 
-def real_result(op: Any, r: Rewriter) -> SSAValue | None:
+def real_result(op: DequantizeOp, r: Rewriter) -> SSAValue | None:
     """dequantize(quantized_conv) -> quantized_conv with a real result, straight from its sums.
 
     Not where a range that ends at zero limits the sums. Other ranges are taken for what calibration saw
     of them, which is so where the calibration was our own.
     """
-    source: Any = producer(op.input, RequantizingOp, single=True)
+    source = producer(op.input, RequantizingOp, single=True)
     if (
         source is None
         or not source.REAL_RESULT

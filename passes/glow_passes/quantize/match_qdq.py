@@ -37,17 +37,17 @@ from glow_passes.quantize.byte_functions import PATTERN as FUNCTION_OF_BYTES
 from glow_passes.quantize.fold_conversions import FoldConversionsPass, narrowed, requantizing_again
 
 
-def bit_cast_of_bit_cast(op: Any, r: Rewriter) -> SSAValue | None:
+def bit_cast_of_bit_cast(op: BitCastOp, r: Rewriter) -> SSAValue | None:
     """bit_cast(bit_cast(x)) -> bit_cast(x); to the type that it has -> x."""
     if op.input.type == op.result.type:
         return op.input
-    inner: Any = producer(op.input, BitCastOp)
+    inner = producer(op.input, BitCastOp)
     return None if inner is None else r(BitCastOp(inner.input, results=op.result.type))
 
 
-def transposed_constant(op: Any, r: Rewriter) -> SSAValue | None:
+def transposed_constant(op: TransposeOp, r: Rewriter) -> SSAValue | None:
     """transpose(dequantize(constant)) -> dequantize(transposed constant)."""
-    inner: Any = producer(op.input, DequantizeOp)
+    inner = producer(op.input, DequantizeOp)
     if inner is None or op.predicate is not None:
         return None
     array = r.array(inner.input)
@@ -65,13 +65,13 @@ def transposed_constant(op: Any, r: Rewriter) -> SSAValue | None:
 
 def _byte_source(value: SSAValue) -> SSAValue | None:
     """The integers that `value` dequantises, where they are 8 bits of one scale."""
-    inner: Any = producer(value, DequantizeOp)
+    inner = producer(value, DequantizeOp)
     return inner.input if inner is not None and is_byte(inner.input) else None
 
 
 def _weights(value: SSAValue, axis: int, r: Rewriter) -> SSAValue | None:
     """Constant bytes less their zero points: signed bytes where they fit, else in 16 bits."""
-    inner: Any = producer(value, DequantizeOp)
+    inner = producer(value, DequantizeOp)
     array = inner and r.array(inner.input)
     if not inner or array is None:
         return None
@@ -93,7 +93,7 @@ def _bias(value: SSAValue | None, units: Any, r: Rewriter) -> SSAValue | bool | 
     """A bias as i32 in `units`; None where there is none, False where it cannot be one."""
     if value is None:
         return None
-    inner: Any = producer(value, DequantizeOp)
+    inner = producer(value, DequantizeOp)
     array = r.array(inner.input if inner is not None else value)
     if array is None:
         return False
@@ -104,7 +104,7 @@ def _bias(value: SSAValue | None, units: Any, r: Rewriter) -> SSAValue | bool | 
     return r.weight(stored.astype(np.int32), "bias")
 
 
-def layer(op: Any, r: Rewriter) -> SSAValue | None:
+def layer(op: GraphOp, r: Rewriter) -> SSAValue | None:
     """conv of dequantised bytes -> quantized_conv with a real result; fully_connected and matmul alike."""
     axes = op.layer_axes()
     if axes is None:
@@ -127,7 +127,7 @@ def _layer(
     return r(quantized(x, w, stored, results=op.results[0].type, **properties))
 
 
-def stack_by_matrix(op: Any, r: Rewriter) -> SSAValue | None:
+def stack_by_matrix(op: BatchMatmulOp, r: Rewriter) -> SSAValue | None:
     """batch_matmul of dequantised bytes with one constant matrix -> quantized_fully_connected of all rows."""
     x = _byte_source(op.operands[0])
     columns = shape_of(op.operands[1])[-1]
@@ -144,7 +144,7 @@ def stack_by_matrix(op: Any, r: Rewriter) -> SSAValue | None:
     return total if total.type == op.result.type else r(ReshapeOp(total, results=op.result.type))
 
 
-def product(op: Any, r: Rewriter) -> SSAValue | None:
+def product(op: MatmulOp | BatchMatmulOp | FullyConnectedOp, r: Rewriter) -> SSAValue | None:
     """A product of dequantised bytes, neither of them constant -> quantized_matmul with a real result."""
     parts = [_byte_source(v) for v in op.operands[:2]]
     if None in parts or op.predicate is not None or element_of(op.results[0]) != f32:
@@ -154,13 +154,11 @@ def product(op: Any, r: Rewriter) -> SSAValue | None:
     return total if bias is None else r(AddOp(total, bias))
 
 
-def bias_of_product(op: Any, r: Rewriter) -> SSAValue | None:
+def bias_of_product(op: AddOp, r: Rewriter) -> SSAValue | None:
     """quantized_fully_connected + constant row -> its bias."""
     for value, other in ((op.lhs, op.rhs), (op.rhs, op.lhs)):
-        shaped: Any = producer(value, ReshapeOp, single=True)
-        inner: Any = producer(
-            value if shaped is None else shaped.input, QuantizedFullyConnectedOp, single=True
-        )
+        shaped = producer(value, ReshapeOp, single=True)
+        inner = producer(value if shaped is None else shaped.input, QuantizedFullyConnectedOp, single=True)
         if inner is None or inner.bias is not None or shape_of(op.result) != shape_of(value):
             continue
         if element_of(inner.result) != f32 or shape_of(other) != shape_of(inner.result)[1:]:
@@ -174,44 +172,44 @@ def bias_of_product(op: Any, r: Rewriter) -> SSAValue | None:
     return None
 
 
-def quantize_of_linear(op: Any, r: Rewriter) -> SSAValue | None:
+def quantize_of_linear(op: QuantizeOp, r: Rewriter) -> SSAValue | None:
     """quantize(relu(quantized_conv with a real result)) -> quantized_conv with a stored result."""
     kind = quantized_type(op.result)
     if kind.axis.data >= 0 or kind.storage.width.data > 16:
         return None
     value: SSAValue = op.input
     limits = (-np.inf, np.inf)
-    limiter: Any = producer(value, GraphOp, single=True)
+    limiter = producer(value, GraphOp, single=True)
     if limiter is not None and limiter.predicate is None and (own := limiter.clamp_limits()) is not None:
         value, limits = limiter.operands[0], own
-    shaped: Any = producer(value, ReshapeOp, single=True)
+    shaped = producer(value, ReshapeOp, single=True)
     value = value if shaped is None else shaped.input
-    inner: Any = producer(value, RequantizingOp, single=True)
+    inner = producer(value, RequantizingOp, single=True)
     if inner is None or not inner.REAL_RESULT or limits[0] > limits[1]:
         return None
-    result = tensor(shape_of(inner.result), kind)
+    result = tensor(shape_of(inner.results[0]), kind)
     bounds = narrowed(kind, limits[0], limits[1], inner.limits())
     stored = requantizing_again(inner, r, result, **bounds)
     return stored if shaped is None else r(ReshapeOp(stored, results=op.result.type))
 
 
-def quantize_of_operator(op: Any, r: Rewriter) -> SSAValue | None:
+def quantize_of_operator(op: QuantizeOp, r: Rewriter) -> SSAValue | None:
     """quantize(relu(dequantize(p) + dequantize(q))) -> quantized_add(p, q); -, * and avg_pool alike."""
     kind = quantized_type(op.result)
     if kind.axis.data >= 0 or kind.storage.width.data != 8:
         return None
     value, limits = op.input, (-np.inf, np.inf)
-    limiter: Any = producer(value, ReluOp, single=True)
+    limiter = producer(value, ReluOp, single=True)
     if limiter is not None and limiter.predicate is None:
         value, limits = limiter.input, (0.0, np.inf)
-    inner: Any = producer(value, GraphOp, single=True)
+    inner = producer(value, GraphOp, single=True)
     if inner is None or inner.QUANTIZED is None or inner.LAYER or inner.predicate is not None:
         return None
     parts = [_byte_source(v) for v in inner.operands]
     if any(p is None for p in parts):
         return None
-    bounds = narrowed(kind, *limits)
-    return r(inner.QUANTIZED(*parts, results=op.result.type, **plain_properties(inner), **bounds))
+    properties: dict[str, Any] = {**plain_properties(inner), **narrowed(kind, *limits)}
+    return r(inner.QUANTIZED(*parts, results=op.result.type, **properties))
 
 
 PATTERNS = (

@@ -14,6 +14,7 @@ from glow_dialects.core.graph_op import GraphOp
 from glow_dialects.core.types import tensor
 from glow_dialects.ops.module import GetOp, PlaceholderOp, functions
 from glow_dialects.ops.quantize import DequantizeOp, quantized_type
+from glow_dialects.ops.requantize import RequantizingOp
 from glow_dialects.ops.select import SelectOp
 from glow_passes.quantize.apply_profile import hand_on
 from glow_passes.quantize.channels import layer_axes
@@ -36,6 +37,7 @@ class Switching(Quantizer):
         if self.wanted(old) or limiting(quantized_type(stored)):
             real = after(DequantizeOp(stored, results=old.type))
         else:
+            assert isinstance(stored.owner, RequantizingOp)
             real = requantizing_again(stored.owner, after, old.type)
         chosen = after(SelectOp(self._switch(self.names[old]), real, old))
         hand_on(op, chosen)
