@@ -19,6 +19,7 @@ from glow_runtime.host.request import Request
 if TYPE_CHECKING:
     from glow_dialects.core.types import Array
     from glow_runtime.host.network import Network
+    from glow_runtime.host.tracing import Tracer
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,13 @@ class Batcher:
     While as many batches run as there are replicas it waits, so that under load batches fill up.
     """
 
-    def __init__(self, network: Network, batching: Batching, begin: Callable[[Request], None]) -> None:
+    def __init__(
+        self,
+        network: Network,
+        batching: Batching,
+        begin: Callable[[Request], None],
+        tracer: Tracer | None = None,
+    ) -> None:
         shapes = [s.shape for s in (*network.inputs, *network.outputs)]
         fixed = {s[0] for s in shapes if s}
         if any(not s for s in shapes) or len(fixed) != 1:
@@ -61,7 +68,7 @@ class Batcher:
         (first,) = fixed
         self.batching = batching if first is None else Batching(first, batching.delay, (first,))
         self.batches = 0
-        self._network, self._begin = network, begin
+        self._network, self._begin, self._tracer = network, begin, tracer
         self._steps = self.batching.steps
         self._waiting: deque[Request] = deque()
         self._changed = threading.Condition()
@@ -199,6 +206,8 @@ class Batcher:
         counts.latencies.append(time.perf_counter() - request.arrived)
         counts.succeeded += error is None
         counts.failed += error is not None
+        if self._tracer is not None:
+            self._tracer.ended(request, error)
         settle(request.future, outputs, error)
 
     def _landed(self) -> None:

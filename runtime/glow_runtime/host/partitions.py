@@ -82,11 +82,13 @@ class Division:
     outputs: Sequence[Port]
 
 
-def divide(name: str, module: ModuleOp, rooms: Sequence[Room], count: int = 0) -> Division:
+def divide(
+    name: str, module: ModuleOp, rooms: Sequence[Room], count: int = 0, timed: bool = False
+) -> Division:
     """Compile a module for devices, in `count` partitions or as few as their memory allows.
 
     A plan in the program (`partition` attributes) comes first, then what the devices support, then memory
-    and time. PartitionError where no plan does.
+    and time. `timed` programs tell when their steps were done. PartitionError where no plan does.
     """
     if has_control(module):
         raise PartitionError(f"'{name}' has branches or loops, which are not divided; use partition='none'")
@@ -94,7 +96,7 @@ def divide(name: str, module: ModuleOp, rooms: Sequence[Room], count: int = 0) -
     inputs, outputs = ports(work, "input"), _outputs(work)
     with quiet_gc():
         pieces = _planned(work, rooms) or _supported(work, rooms, count)
-    return Division([p.compiled(name) for p in pieces], inputs, outputs)
+    return Division([p.compiled(name, timed) for p in pieces], inputs, outputs)
 
 
 @dataclass(frozen=True)
@@ -108,7 +110,7 @@ class _Piece:
     constant_bytes: int
     lowered: bool
 
-    def compiled(self, network: str) -> Partition:
+    def compiled(self, network: str, timed: bool) -> Partition:
         module = self.module
         inputs = [p.name for p in ports(module, "input")]
         outputs = [p.name for p in _outputs(module)]
@@ -116,7 +118,7 @@ class _Piece:
         if not self.lowered:
             run_phases(module, self.backend, whole=True)
         run_phases(module, self.backend, whole=False)
-        program = self.backend.compile(module)
+        program = self.backend.compile_timed(module) if timed else self.backend.compile(module)
         if self.backend.can_write(program):
             keep = None
         function = ProgramFunction(

@@ -52,10 +52,10 @@ Placed = tuple[Network, Sequence[DeviceManager]]
 
 
 class Provisioner:
-    """Puts networks on devices."""
+    """Puts networks on devices; with programs that tell the times of their steps, if they are `timed`."""
 
-    def __init__(self, managers: Sequence[DeviceManager], reader: Reader) -> None:
-        self._managers, self._reader = managers, reader
+    def __init__(self, managers: Sequence[DeviceManager], reader: Reader, timed: bool = False) -> None:
+        self._managers, self._reader, self._timed = managers, reader, timed
 
     def provide(
         self,
@@ -115,7 +115,7 @@ class Provisioner:
         if (
             isinstance(model, Executable)
             or count is None
-            or (partitioning == "auto" and not bounded and alike)
+            or (partitioning == "auto" and not bounded and alike and not self._timed)
         ):
             return None
         try:
@@ -129,7 +129,7 @@ class Provisioner:
             for m in self._managers
         ]
         try:
-            division = divide(label, module, rooms, count)
+            division = divide(label, module, rooms, count, self._timed)
         except PartitionError as error:
             if partitioning == "auto" and not bounded:
                 return None
