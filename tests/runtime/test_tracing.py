@@ -116,6 +116,22 @@ def test_steps_are_in_order() -> None:
         assert first["ts"] + first["dur"] <= second["ts"] + 0.01
 
 
+def test_events_of_users_and_of_runs() -> None:
+    """(manualAndAutomatic, twoCompiles) Two networks and a block of the user's on one timeline."""
+    tracer = glow.Tracer(kernels=True)
+    with glow.HostManager(["cpu"], tracer=tracer) as host:
+        for name in ("one", "two"):
+            host.add_network(name, layers(2))
+        with tracer.scope("both"):
+            for name in ("one", "two"):
+                host.run(name, feed(layers(2)))
+    (both,) = spans(tracer, "user")
+    requests = spans(tracer, "request")
+    assert [e["name"] for e in requests] == ["one", "two"]
+    assert all(both["ts"] <= e["ts"] and e["ts"] + e["dur"] <= both["ts"] + both["dur"] for e in requests)
+    assert len({e["args"]["request"] for e in spans(tracer, "kernel")}) == 2
+
+
 def test_runs_are_distinct() -> None:
     """(multipleRunsAreDistinct)"""
     tracer = traced(["cpu"], runs=5, partition=2)

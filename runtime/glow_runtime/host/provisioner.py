@@ -38,6 +38,10 @@ class Reader(Protocol):
         """The graph of a model; a GlowError where its shapes are open, or not all of it is one graph."""
         ...
 
+    def has_plan(self, model: Any) -> bool:
+        """Whether nodes of the model say in which partition they are."""
+        ...
+
     def executable(self, model: Any, backend: Backend, shapes: Shapes | None) -> Executable:
         """The model compiled as a whole."""
         ...
@@ -112,11 +116,10 @@ class Provisioner:
         count = self._partitions(partitioning)
         bounded = any(m.device.memory is not None for m in self._managers)
         alike = len({_kind(m) for m in self._managers}) == 1
-        if (
-            isinstance(model, Executable)
-            or count is None
-            or (partitioning == "auto" and not bounded and alike and not self._timed)
-        ):
+        if isinstance(model, Executable) or count is None:
+            return None
+        whole = partitioning == "auto" and not bounded and alike and not self._timed
+        if whole and not self._reader.has_plan(model):
             return None
         try:
             module = self._reader.module(model, shapes)
