@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from glow_dialects.core.errors import DeviceError, DeviceMemoryError
 from glow_dialects.core.forks import renew_after_fork
@@ -58,6 +58,9 @@ class DeviceManager(ABC):
 
     It is the process's that made it: a fork of that has it closed, and leaves the original alone.
     """
+
+    #: Whether functions run in this process.
+    local: ClassVar[bool] = False
 
     def __init__(self, device: Device) -> None:
         self.device = device
