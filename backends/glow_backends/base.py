@@ -55,6 +55,24 @@ class Report:
     notes: dict[str, Any] = field(default_factory=dict[str, Any])
 
 
+@dataclass(frozen=True)
+class TimedStep:
+    """A step of a program: its operation, its kernel, and the names of the model's nodes that it computes."""
+
+    operation: str
+    kernel: str
+    nodes: tuple[str, ...]
+
+    @property
+    def label(self) -> str:
+        """The step on a timeline."""
+        return ", ".join(self.nodes[:3]) or self.operation.rpartition(".")[2]
+
+
+#: The further output of programs that tell the times of their steps.
+STEP_TIMES = ".step times"
+
+
 class Program(ABC):
     """Code for one function, ready to run."""
 
@@ -67,6 +85,9 @@ class Program(ABC):
     #: call to call. A program that has none may leave it out; a backend that trains must have it, with the
     #: arrays that its code reads and writes: trainers set and read weights and moments through it.
     state: dict[str, Array]
+    #: Steps whose times each run gives as output STEP_TIMES: [steps, 2], begin and end in seconds by
+    #: `time.perf_counter`. Only programs of `compile_timed` have them.
+    steps: Sequence[TimedStep] = ()
 
     @abstractmethod
     def run(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
@@ -262,6 +283,10 @@ class Backend(ABC):
     @abstractmethod
     def compile(self, module: ModuleOp, function: str = "main") -> Program:
         """Code for a planned instruction function of `module`."""
+
+    def compile_timed(self, module: ModuleOp, function: str = "main") -> Program:
+        """`compile` of a program that tells when its `steps` were done, where the backend can tell."""
+        return self.compile(module, function)
 
     def consume(self, module: ModuleOp, function: str = "main") -> Program:
         """`compile` of a module that nobody needs afterwards: its constants may go once they are packed."""

@@ -76,6 +76,10 @@ class Executable:
         self._any_size.meet(fixed)
         return self._program(fixed, values or {}, alone=True)
 
+    def prepare(self, shapes: Shapes, values: Mapping[str, Array] | None = None) -> Program:
+        """The program that a call of these input shapes runs, compiled if there is none."""
+        return self._program({n: tuple(int(d) for d in s) for n, s in shapes.items()}, values or {})
+
     def _program(
         self, shapes: dict[str, tuple[int, ...]], values: Mapping[str, Array], alone: bool = False
     ) -> Program:
@@ -243,7 +247,13 @@ class Executable:
     def close(self) -> None:
         """Let go of all programs; further runs are a ClosedError, those that have begun end as they would."""
         with self._lock:
-            self._closed, self._static, self._last, self._latest = True, None, None, None
+            self._closed, self._static = True, None
+            self.forget()
+
+    def forget(self) -> None:
+        """Let go of the programs of open dimensions; they are compiled again when they are needed."""
+        with self._lock:
+            self._last, self._latest = self._static, None
             self._any_size = OpenPrograms(self._source)
             self._programs.clear()
 

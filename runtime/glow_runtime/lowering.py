@@ -36,19 +36,36 @@ def quiet_gc() -> Generator[None]:
             gc.enable()
 
 
-def phases(backend: Backend) -> list[tuple[str, Sequence[ModulePass]]]:
-    """Names and passes of every phase, in order."""
+def common_phases(backend: Backend) -> Phases:
+    """Phases on the graph that do not depend on where its nodes run."""
     return [
         ("drop predicates", () if backend.PREDICATED else (DropPredicatesPass(),)),
         ("match integers", match_integers()),
         ("optimize", optimize()),
+    ]
+
+
+def target_phases(backend: Backend) -> Phases:
+    """Phases on the graph for one backend."""
+    return [
         ("lower", (LegalizePass(backend),)),
         ("optimize lowered", optimize(lowered=True)),
         ("target", backend.graph_passes()),
+    ]
+
+
+def instruction_phases(backend: Backend) -> Phases:
+    """Phases from the target's graph to planned instructions."""
+    return [
         ("generate instructions", LOWER),
         ("target instructions", instr_passes(backend)),
         ("plan memory", INSTR),
     ]
+
+
+def phases(backend: Backend) -> Phases:
+    """Names and passes of every phase, in order."""
+    return [*common_phases(backend), *target_phases(backend), *instruction_phases(backend)]
 
 
 def lower(

@@ -66,22 +66,41 @@ def test_a_full_batch_does_not_wait(model: Path) -> None:
             future.result(120)
 
 
-def test_sizes_are_padded(model: Path) -> None:
-    """Programs are compiled for a few sizes only."""
+def watched(network: Any) -> list[int]:
+    """The sizes of batches that run from now on."""
+    net = network.partitions[0].function.runner()
+    run, sizes = net.run, list[int]()
+
+    def noting(inputs: Any) -> Any:
+        sizes.append(len(inputs["x"]))
+        return run(inputs)
+
+    net.run = noting
+    return sizes
+
+
+def test_nothing_is_padded_where_one_program_serves_any_size(model: Path) -> None:
+    """All that batches need is compiled when the network is added."""
     with glow.HostManager(["cpu"]) as host:
         network = host.add_network("net", model, batching=glow.Batching(8, delay=0.0))
-        net = network.partitions[0].function.runner()
-        run, sizes = net.run, list[int]()
-
-        def watched(inputs: Any) -> Any:
-            sizes.append(len(inputs["x"]))
-            return run(inputs)
-
-        net.run = watched  # pyright: ignore
+        sizes = watched(network)
+        programs = {id(network.partitions[0].function.runner().prepare({"x": (n, 8)})) for n in range(1, 9)}  # pyright: ignore
         for count in (1, 2, 3, 5, 6, 7, 8):
             assert host.run("net", rows(0, count))["y"].shape == (count, 8)
-        assert sizes == [1, 2, 4, 8, 8, 8, 8]
-        assert len(net._programs) <= 4  # pyright: ignore
+        assert sizes == [1, 2, 3, 5, 6, 7, 8] and len(programs) <= 4
+
+
+@pytest.mark.parametrize(
+    ("kind", "given", "wanted"), [("cpu", (4,), [4, 4, 4, 8]), ("interpreter", (), [1, 2, 4, 8])]
+)
+def test_sizes_are_padded(model: Path, kind: str, given: tuple[int, ...], wanted: list[int]) -> None:
+    """Up to the sizes that are asked for, or to powers of two, where each size is a program."""
+    with glow.HostManager([kind]) as host:
+        network = host.add_network("net", model, batching=glow.Batching(8, 0.0, given))
+        sizes = watched(network)
+        for count in (1, 2, 3, 7):
+            assert host.run("net", rows(0, count))["y"].shape == (count, 8)
+        assert sizes == wanted
 
 
 def test_more_rows_than_a_batch_go_alone(model: Path) -> None:

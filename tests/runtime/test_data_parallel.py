@@ -47,6 +47,22 @@ def test_equal_to_one_device(devices: list[str], name: str) -> None:
         np.testing.assert_allclose(several.parameters()[parameter], value, rtol=1e-4, atol=1e-6)
 
 
+@pytest.mark.parametrize("kind", ["cpu", "process", "interpreter"])
+def test_buckets_of_gradients(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Several parts of a step give the bits of one, and leave nothing on the devices."""
+    optimizer = glow.optim.Adam(lr=0.01)
+    wanted, one = trained([kind] * 2, optimizer)
+    monkeypatch.setattr("glow_compiler.data_parallel.BUCKET_BYTES", 64)
+    losses, several = trained([kind] * 2, optimizer)
+    assert losses == wanted
+    for parameter, value in one.parameters().items():
+        np.testing.assert_array_equal(several.parameters()[parameter], value)
+    parts = [len(m.statistics().functions) for m in several._whole.program._devices.managers]
+    assert parts == [3, 3] and [
+        len(m.statistics().functions) for m in one._whole.program._devices.managers
+    ] == [1, 1]
+
+
 def test_a_loss_that_is_a_sum() -> None:
     options = {"loss_options": {"reduction": "sum"}}
     wanted, _ = trained((), glow.optim.SGD(lr=0.02), **options)

@@ -11,16 +11,29 @@ import signal
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import numpy as np
 import pytest
-from host_networks import KINDS, expected, feed, function_of, layers, run_on, same
+from host_networks import (
+    KINDS,
+    SlowFunction,
+    SlowProgram,
+    expected,
+    feed,
+    function_of,
+    layers,
+    number,
+    run_on,
+    same,
+    started,
+)
 
 import glow_compiler as glow
 from glow_dialects.dialects import context
 from glow_dialects.parse import parse_module
 from glow_runtime.devices.device import Device
-from glow_runtime.devices.manager import DeviceManager, machine_memory
+from glow_runtime.devices.manager import DeviceManager, Run, machine_memory
 from glow_runtime.devices.process import ProcessManager, Resident
 from glow_runtime.devices.registry import kinds, manager_of
 
@@ -94,8 +107,8 @@ def test_multi_run(manager: DeviceManager, kind: str) -> None:
     wanted = [expected(model, feed(model, seed), kind) for seed in range(4)]
     with ThreadPoolExecutor(4) as pool:
         results = list(pool.map(lambda i: run_on(manager, "net", feed(model, i % 4)), range(20)))
-    for number, outputs in enumerate(results):
-        same(outputs, wanted[number % 4])
+    for turn, outputs in enumerate(results):
+        same(outputs, wanted[turn % 4])
 
 
 def test_results_are_the_callers(manager: DeviceManager) -> None:
@@ -254,6 +267,25 @@ def test_a_tensor_of_another_device_is_moved() -> None:
     finally:
         one.close()
         two.close()
+
+
+def test_every_core_of_a_device_works() -> None:
+    """(runOnAllThreads) As many runs at the same time as it has cores, and no more."""
+    made = manager_of(Device("cpu", cores=3))
+    program = SlowProgram()
+    ended: list[Any] = []
+    try:
+        made.load(SlowFunction("slow", program))
+        for turn in range(5):
+            made.submit(Run("slow", number(turn), lambda outputs, error: ended.append(outputs or error)))
+        started(program, 3)
+        time.sleep(0.05)
+        assert len(program.started) == 3
+        program.go.set()
+        started(program, 5)
+    finally:
+        made.close()
+    assert sorted(int(outputs["y"][0]) for outputs in ended) == [0, 1, 2, 3, 4]
 
 
 def test_closing_fails_what_comes(manager: DeviceManager) -> None:

@@ -221,6 +221,35 @@ def test_memory_does_not_grow() -> None:
         assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 20_000  # KiB
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_fork_leaves_the_host_alone(kind: str) -> None:
+    """The child is told to make its own, and whatever it closes, the parent's devices go on."""
+    import os
+
+    model = layers(2)
+    inputs = feed(model)
+    with glow.HostManager([kind]) as host:
+        host.add_network("net", model)
+        child = os.fork()
+        if not child:
+            told = [host.submit("net", inputs).exception(60)]
+            for call in (lambda: host.run("net", inputs), lambda: host.add_network("n", model)):
+                try:
+                    call()
+                except glow.GlowError as error:
+                    told.append(error)
+            host.close()
+            host.devices[0].close()
+            mine = glow.HostManager(["cpu"])
+            mine.add_network("net", model)
+            good = mine.submit("net", inputs).result(60).keys() == {"y"}
+            good = good and [type(e) for e in told] == [glow.ClosedError] * 3
+            os._exit(not (good and all("of the process that was forked" in str(e) for e in told)))
+        assert os.waitpid(child, 0)[1] == 0
+        same(host.submit("net", inputs).result(60), expected(model, inputs, kind))
+        assert host.device_statistics()[f"{kind}:0"].restarts == 0
+
+
 def test_devices_by_name() -> None:
     with glow.HostManager(["cpu:a", glow.Device("cpu"), glow.Device("cpu", name="cpu:0")]) as host:
         assert [m.name for m in host.devices] == ["cpu:a", "cpu:1", "cpu:0"]

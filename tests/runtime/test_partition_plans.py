@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from host_networks import diamond, divided, expected, feed, layers, main_of, same, served
-from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.builtin import IntegerAttr, ModuleOp, i64
 
 import glow_compiler as glow
 from glow_dialects.dialects import context
@@ -55,6 +55,22 @@ def test_cyclic_plans(parts: tuple[int, int, int]) -> None:
         pytest.raises(glow.PartitionError, match="circle: node 'a'.*feeds 'b'"),
     ):
         host.add_network("net", planned(*parts), partition="memory")
+
+
+@pytest.mark.parametrize("storage", [False, True])
+def test_halves(storage: bool) -> None:
+    """(...WithLogicalDevicesFp16, FP16StaticPlaceholderInference) A network of 16-bit floats, by plan."""
+    module = glow.convert_floats(layers(3), "f16", storage=storage)
+    inputs = feed(module)
+    wanted = expected(module, inputs)
+    for number, op in enumerate(op for op in module.walk() if op.name == "glow.matmul"):
+        op.attributes["partition"] = IntegerAttr(number, i64)
+    with glow.HostManager(["cpu", "process"]) as host:
+        network = host.add_network("net", module)
+        assert len(network.partitions) == 3
+        same(host.run("net", inputs), wanted)
+        halves = 16 * 16 * 2
+        assert [p.constant_bytes for p in network.partitions] == [halves] * 3
 
 
 def test_several_functions_are_no_network() -> None:

@@ -245,17 +245,18 @@ def test_saturated_by_count(replicas: Any) -> None:
 # --- tables -------------------------------------------------------------------------------------
 
 
-def tables(count: int = 6, rows: int = 64, width: int = 8) -> glow.GraphBuilder:
-    """Rows of embedding tables side by side, and a layer on top of them."""
+def tables(count: int = 6, rows: int = 64, width: int = 8, behind: Any = None) -> glow.GraphBuilder:
+    """Rows of embedding tables side by side, each with what is `behind` it, and a layer on top of them."""
     rng = np.random.default_rng(3)
     g = glow.GraphBuilder()
     parts = []
     for number in range(count):
         indices = g.placeholder(f"i{number}", (4,), np.dtype(np.int64))
         table = g.constant(rng.standard_normal((rows, width)).astype(np.float32), f"t{number}")
-        parts.append(g.gather(table, indices))
+        rows_of = g.gather(table, indices)
+        parts.append(behind(g, rows_of) if behind else rows_of)
     both = g.concat(parts, axis=1)
-    w = g.constant(rng.standard_normal((count * width, 4)).astype(np.float32), "w")
+    w = g.constant(rng.standard_normal((both.shape[1], 4)).astype(np.float32), "w")
     g.save(g.sigmoid(g.matmul(both, w)), "y")
     return g
 
@@ -272,6 +273,30 @@ def test_tables_are_spread(devices: int) -> None:
         network = host.add_network("net", model)
         assert len(network.partitions) >= min(devices, 3)
         assert all(c.used <= memory for c in host.device_statistics().values())
+        same(host.run("net", inputs), expected(model, inputs))
+
+
+BEHIND: dict[str, Any] = {
+    "layer norm": lambda g, x: g.layer_norm(x),
+    "clip": lambda g, x: g.clip(x, -0.5, 0.5),
+    "tanh": lambda g, x: g.tanh(x),
+    "tile": lambda g, x: g.concat([x, x], axis=1),
+    "shared splats": lambda g, x: g.add(g.layer_norm(x), 0.5),
+}
+
+
+@pytest.mark.parametrize("behind", BEHIND)
+@pytest.mark.parametrize("kind", ["cpu", "process"])
+def test_nodes_behind_tables(behind: str, kind: str) -> None:
+    """(SparseNN) What follows tables goes with them or not; bytes of devices and bits are right."""
+    model = tables(6, behind=BEHIND[behind])
+    bound = 2 * 64 * 8 * 4 + 2 * 6 * 8 * 4 * 4  # two tables, and the layer on top
+    rng = np.random.default_rng(0)
+    inputs = {f"i{n}": rng.integers(0, 64, 4) for n in range(6)}
+    with glow.HostManager([glow.Device(kind, memory=bound)] * 3) as host:
+        network = host.add_network("net", model)
+        used = host.device_statistics().values()
+        assert len(network.partitions) >= 3 and all(0 < c.used <= bound for c in used)
         same(host.run("net", inputs), expected(model, inputs))
 
 

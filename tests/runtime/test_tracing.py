@@ -1,8 +1,4 @@
-"""Timelines: the behaviours that Glow's TraceEventsTest checks. Names of the list are in parentheses.
-
-Not here: tensors that hold events, and events as instructions of the program: spans are taken around runs
-(kernels have `glow-bench --profile`).
-"""
+"""Timelines: the behaviours that Glow's TraceEventsTest checks. Names of the list are in parentheses."""
 
 from __future__ import annotations
 
@@ -12,8 +8,11 @@ import time
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import onnx
 import pytest
-from host_networks import feed, layers
+from host_networks import feed, layers, same
+from onnx import TensorProto, helper
 
 import glow_compiler as glow
 from glow_runtime.host.tracing import Tracer
@@ -71,6 +70,66 @@ def test_automatic_events(kind: str) -> None:
     for first, second in zip(ordered, ordered[1:], strict=False):
         assert first["ts"] + first["dur"] <= second["ts"] + 1  # a chain: one after another
     assert spans(tracer, "device queue")
+
+
+@pytest.mark.parametrize("kind", ["cpu", "interpreter", "process"])
+@pytest.mark.parametrize("partition", ["auto", 2])
+def test_kernels(kind: str, partition: Any, tmp_path: Path) -> None:
+    """(automatic instrumentation per instruction, both) Kernels by nodes' names, inside their partitions."""
+    path = tmp_path / "m.onnx"
+    nodes = [helper.make_node(op, [a], [b], name=f"the {op}") for op, a, b in (
+        ("Sin", "x", "s"), ("Softmax", "s", "t"), ("Softmax", "t", "y"))]  # fmt: skip
+    x, y = (helper.make_tensor_value_info(n, TensorProto.FLOAT, [8, 500]) for n in "xy")
+    graph = helper.make_graph(nodes, "g", [x], [y])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+    tracer = glow.Tracer(kernels=True)
+    inputs = {"x": np.random.default_rng(0).standard_normal((8, 500)).astype(np.float32)}
+    with glow.HostManager([kind] * 2, tracer=tracer) as host:
+        host.add_network("net", path, partition)
+        for _ in range(2):
+            same(
+                host.run("net", inputs),
+                glow.compile(path, backend=host.devices[0].device.compiler().name).run(inputs),
+            )
+    kernels = spans(tracer, "kernel")
+    named = {n for e in kernels for n in e["args"]["nodes"]}
+    assert {"the Sin", "the Softmax"} <= named
+    for event in kernels:
+        around = [p for p in spans(tracer, "partition") if p["tid"] == event["tid"]]
+        assert any(
+            p["ts"] <= event["ts"] + 20 and event["ts"] + event["dur"] <= p["ts"] + p["dur"] + 20
+            for p in around
+        )
+    assert {e["args"]["request"] for e in kernels} == {0, 1}
+
+
+def test_steps_are_in_order() -> None:
+    """(incomplete coverage, gap) Each step begins where the one before has ended, or later."""
+    tracer = glow.Tracer(kernels=True)
+    model = layers(6, size=128)
+    with glow.HostManager(["cpu"], tracer=tracer) as host:
+        host.add_network("net", model)
+        host.run("net", feed(model))
+    kernels = spans(tracer, "kernel")
+    assert len(kernels) >= 6
+    for first, second in zip(kernels, kernels[1:], strict=False):
+        assert first["ts"] + first["dur"] <= second["ts"] + 0.01
+
+
+def test_events_of_users_and_of_runs() -> None:
+    """(manualAndAutomatic, twoCompiles) Two networks and a block of the user's on one timeline."""
+    tracer = glow.Tracer(kernels=True)
+    with glow.HostManager(["cpu"], tracer=tracer) as host:
+        for name in ("one", "two"):
+            host.add_network(name, layers(2))
+        with tracer.scope("both"):
+            for name in ("one", "two"):
+                host.run(name, feed(layers(2)))
+    (both,) = spans(tracer, "user")
+    requests = spans(tracer, "request")
+    assert [e["name"] for e in requests] == ["one", "two"]
+    assert all(both["ts"] <= e["ts"] and e["ts"] + e["dur"] <= both["ts"] + both["dur"] for e in requests)
+    assert len({e["args"]["request"] for e in spans(tracer, "kernel")}) == 2
 
 
 def test_runs_are_distinct() -> None:

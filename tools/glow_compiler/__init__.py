@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from glow_passes.quantize.schema import QuantizationError
     from glow_runtime.devices.device import Device
     from glow_runtime.host.batching import Batching
+    from glow_runtime.host.telemetry import Telemetry
     from glow_runtime.host.tracing import Tracer
     from glow_runtime.load_program import load_program
     from glow_runtime.pipelines import Pipeline
@@ -55,6 +56,7 @@ _LAZY = {
     "ContinuousBatching": "glow_compiler.language_batching",
     "Device": "glow_runtime.devices.device",
     "HostManager": "glow_compiler.hosts",
+    "Telemetry": "glow_runtime.host.telemetry",
     "Tracer": "glow_runtime.host.tracing",
     "Pipeline": "glow_runtime.pipelines",
     "clear_caches": "glow_compiler.caches",
@@ -119,6 +121,7 @@ __all__ = [
     "QuantizationError",
     "RefusedError",
     "ShapeError",
+    "Telemetry",
     "Tracer",
     "Trainer",
     "UnsupportedError",

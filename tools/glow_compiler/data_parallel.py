@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Mapping, Sequence
-from typing import Any
+from math import prod
+from queue import SimpleQueue
+from typing import TYPE_CHECKING, Any
 from weakref import finalize
 
 import numpy as np
@@ -23,8 +24,14 @@ from glow_runtime.devices.device import Device, named
 from glow_runtime.devices.manager import DeviceManager, Run
 from glow_runtime.devices.registry import manager_of
 
+if TYPE_CHECKING:
+    from glow_runtime.host.partitions import Partition
+
 NEXT = ".next"
 """What follows the name of a state that the gradients' function writes, in its output."""
+#: Bytes of gradients for which another part of a step pays, and parts at most. A message to a process costs
+#: what adding up half a megabyte does.
+BUCKET_BYTES, MOST_BUCKETS = 1 << 20, 8
 
 
 class DataParallel:
@@ -51,7 +58,8 @@ class ParallelProgram(Program):
 
     `sums`: the loss is a sum over samples, not a mean. Weights and states are here; each device is sent them
     with its samples, and gives gradients and the states that its forward pass changes (running averages, of
-    which the mean counts).
+    which the mean counts). It computes them in parts, one after another: while it works on the next, what
+    the parts before gave (a bucket of gradients) is added up.
     """
 
     def __init__(
@@ -73,10 +81,11 @@ class ParallelProgram(Program):
         self.state: dict[str, Array] = {**_states(part.training), **self._update.state}  # pyright: ignore
         first = devices.managers[0]
         room = Room(first.device, first.name, None)
-        function = divide(f"gradients-{id(self)}", gradients, [room], 1).partitions[0].function
+        label = f"gradients-{id(self)}"
+        self._parts = divide(label, gradients, [room], _buckets(gradients)).partitions
         for manager in devices.managers:
-            manager.load(function)
-        self._function = function.name
+            for bucket in self._parts:
+                manager.load(bucket.function)
         self._ports = {p.name: p for p in ports(gradients, "input")}
         self._loss = part.loss_name
         self.report = self._update.report
@@ -92,37 +101,34 @@ class ParallelProgram(Program):
         return {self._loss: loss}
 
     def _gathered(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
-        """The means of what the devices give, added up in their order as they come."""
-        count = len(self._devices)
-        answers: list[Mapping[str, Array] | BaseException | None] = [None] * count
-        come = [threading.Event() for _ in range(count)]
-
-        def done(number: int, outputs: Mapping[str, Any] | None, error: BaseException | None) -> None:
-            answers[number] = error if error is not None else outputs
-            come[number].set()
-
-        for number, manager in enumerate(self._devices.managers):
-            feed = {n: self._part(p, inputs, number) for n, p in self._ports.items()}
-            manager.submit(Run(self._function, feed, lambda o, e, n=number: done(n, o, e)))
+        """The means of what the devices give, added up in their order, a bucket as soon as all have it."""
+        shares = [
+            _Share(self._parts, manager, {n: self._part(p, inputs, number) for n, p in self._ports.items()})
+            for number, manager in enumerate(self._devices.managers)
+        ]
+        for share in shares:
+            share.start()
         total: dict[str, Array] = {}
         failure: BaseException | None = None
-        for number in range(count):
-            come[number].wait()
-            answer = answers[number]
-            if isinstance(answer, BaseException):
-                failure = failure or answer
-                continue
-            for name, value in (answer or {}).items():
-                if name not in total:
-                    total[name] = np.array(value)
-                elif value.dtype.kind not in "iub":  # numbers of steps and seeds are the same everywhere
-                    total[name] += value
+        for bucket in range(len(self._parts)):
+            for share in shares:
+                answer = share.answer(bucket)
+                if isinstance(answer, BaseException):
+                    failure = failure or answer
+                    continue
+                for name, value in answer.items():
+                    if name not in total:
+                        total[name] = np.array(value)
+                    elif value.dtype.kind not in "iub":  # numbers of steps and seeds are the same everywhere
+                        total[name] += value
+        for share in shares:
+            share.release()
         if failure is not None:
             raise failure
         for name, value in total.items():
             summed = self._sums and not name.endswith(NEXT)
             if value.dtype.kind not in "iub" and not summed:
-                value /= count
+                value /= len(shares)
         return total
 
     def _part(self, port: Port, inputs: Mapping[str, Array], number: int) -> Array:
@@ -134,6 +140,52 @@ class ParallelProgram(Program):
             return whole
         size = port.shape[0]
         return whole[number * size : (number + 1) * size]
+
+
+class _Share:
+    """The part of a step that one device does, bucket by bucket."""
+
+    def __init__(self, parts: Sequence[Partition], manager: DeviceManager, feed: dict[str, Any]) -> None:
+        self._parts, self._manager, self._values = parts, manager, feed
+        self._answers: list[SimpleQueue[Mapping[str, Any] | BaseException]] = [SimpleQueue() for _ in parts]
+        read = {name for part in parts for name in part.inputs}
+        #: Values that only later parts read: they stay on the device.
+        self._inner = [frozenset(n for n in part.outputs if n in read) for part in parts]
+
+    def start(self, bucket: int = 0) -> None:
+        """Have the device compute a bucket, and then those that follow."""
+        part = self._parts[bucket]
+        feed = {n: self._values[n] for n in part.inputs}
+        run = Run(part.function.name, feed, lambda o, e: self._done(bucket, o, e), self._inner[bucket])
+        self._manager.submit(run)
+
+    def _done(self, bucket: int, outputs: Mapping[str, Any] | None, error: BaseException | None) -> None:
+        if error is not None:
+            for left in self._answers[bucket:]:
+                left.put(error)
+            return
+        assert outputs is not None
+        self._values.update((n, outputs[n]) for n in self._inner[bucket])
+        if bucket + 1 < len(self._parts):
+            self.start(bucket + 1)
+        self._answers[bucket].put({n: v for n, v in outputs.items() if n not in self._inner[bucket]})
+
+    def answer(self, bucket: int) -> Mapping[str, Any] | BaseException:
+        """What a bucket gave, or why it did not."""
+        return self._answers[bucket].get()
+
+    def release(self) -> None:
+        """Have the device forget what stayed there."""
+        for name in frozenset[str]().union(*self._inner):
+            if name in self._values:
+                self._manager.release(self._values[name])
+
+
+def _buckets(gradients: ModuleOp) -> int:
+    """How many parts a function of gradients has: no more than it has outputs."""
+    outputs = ports(gradients, "output")
+    size = sum(prod(p.shape) * p.dtype.itemsize for p in outputs)
+    return max(1, min(size // BUCKET_BYTES, MOST_BUCKETS, len(outputs)))
 
 
 def _divided(part: TrainingGraph) -> tuple[ModuleOp, ModuleOp]:

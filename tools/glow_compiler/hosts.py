@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from xdsl.dialects.builtin import ModuleOp
 
 from glow_backends.base import Backend
 from glow_compiler.api import compile, load
@@ -13,9 +15,6 @@ from glow_runtime.devices.function import CallRecipe, Recipe
 from glow_runtime.executable import Executable
 from glow_runtime.host.host import HostManager as RuntimeHost
 from glow_runtime.host.tracing import Tracer
-
-if TYPE_CHECKING:
-    from xdsl.dialects.builtin import ModuleOp
 
 Shapes = Mapping[str, Sequence[int]]
 
@@ -26,6 +25,16 @@ class ModelReader:
     def module(self, model: Any, shapes: Shapes | None) -> ModuleOp:
         """The graph of a model of fixed shapes."""
         return load(model, shapes)
+
+    def has_plan(self, model: Any) -> bool:
+        """Whether nodes of a graph, in memory or as text, say in which partition they are."""
+        from glow_frontends.builder import GraphBuilder
+        from glow_passes.partition.split import partition_of
+
+        if isinstance(model, str | Path) and Path(model).suffix == ".mlir":
+            model = load(model)
+        module = model.module if isinstance(model, GraphBuilder) else model
+        return isinstance(module, ModuleOp) and any(partition_of(op) is not None for op in module.walk())
 
     def executable(self, model: Any, backend: Backend, shapes: Shapes | None) -> Executable:
         """The model compiled as a whole."""

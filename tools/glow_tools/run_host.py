@@ -37,7 +37,7 @@ class HostedModel:
         if memory is not None:
             wanted = [d if d.memory is not None else replace(d, memory=memory) for d in wanted]
         self._trace = trace
-        self._tracer = glow.Tracer() if trace is not None else None
+        self._tracer = glow.Tracer(kernels=True) if trace is not None else None
         self.host = glow.HostManager(wanted, tracer=self._tracer)
         try:
             self.network = self.host.add_network("model", model, partitioning, shapes=shapes)

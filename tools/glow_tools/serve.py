@@ -7,7 +7,7 @@ import asyncio
 import contextlib
 import logging
 import sys
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +15,7 @@ from glow_dialects.core.errors import GlowError
 from glow_tools.common import command, count_option, fail, guarded
 
 if TYPE_CHECKING:
+    from glow_runtime.host.tracing import Tracer
     from glow_runtime.serve.http import Limits
     from glow_runtime.serve.repository import ModelRepository
 
@@ -64,6 +65,11 @@ def _arguments() -> argparse.ArgumentParser:
     add("--tls-key", type=Path, help="key of TLS, with --tls-certificate")
     add("--tls-certificate", type=Path, help="certificate of TLS")
     add("--control", action="store_true", help="let clients load and unload models")
+    add(
+        "--opentelemetry",
+        action="store_true",
+        help="send a span of each request to the collector that OTEL_EXPORTER_OTLP_ENDPOINT names",
+    )
     add("--verbose", action="store_true", help="log each request")
     return made
 
@@ -98,7 +104,10 @@ def _run(a: argparse.Namespace) -> int:
     if a.batch:
         options["batching"] = glow.Batching(a.batch, a.delay / 1e3)
     with contextlib.ExitStack() as opened:
-        host = opened.enter_context(glow.HostManager(a.device or None, a.max_active, a.max_queue))
+        tracer = opened.enter_context(_telemetry()) if a.opentelemetry else None
+        host = opened.enter_context(
+            glow.HostManager(a.device or None, a.max_active, a.max_queue, tracer=tracer)
+        )
         models = ModelRepository(host, files, options)
         models.load_all()
         server = HttpServer(models, limits)
@@ -115,6 +124,23 @@ def _run(a: argparse.Namespace) -> int:
             TextServer(server, batches)
         asyncio.run(_serve(a, len(files) + len(texts), models, server.app, limits))
     return 0
+
+
+@contextlib.contextmanager
+def _telemetry() -> Generator[Tracer]:
+    """A tracer that sends spans to a collector, by HTTP."""
+    try:
+        from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+        from opentelemetry.sdk.trace import TracerProvider
+        from opentelemetry.sdk.trace.export import BatchSpanProcessor
+    except ImportError as error:
+        fail(f"--opentelemetry needs {error.name}: pip install 'glow-compiler[telemetry]'")
+    from glow_runtime.host.telemetry import Telemetry
+
+    provider = TracerProvider()
+    provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
+    yield Telemetry(provider, limit=1)
+    provider.shutdown()
 
 
 def _named(text: str) -> tuple[str, Path]:

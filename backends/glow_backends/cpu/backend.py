@@ -198,8 +198,9 @@ class CpuBackend(Backend):
         self._check_architecture()
         if bundle.numbers is None:
             from glow_backends.cpu.program import CpuProgram
+            from glow_backends.cpu.timed import TimedProgram
 
-            return CpuProgram(bundle, self.target)
+            return (TimedProgram if bundle.steps else CpuProgram)(bundle, self.target)
         from glow_backends.cpu.open_program import OpenProgram
 
         return OpenProgram(bundle, self.target)
@@ -216,6 +217,13 @@ class CpuBackend(Backend):
 
     def compile(self, module: ModuleOp, function: str = "main") -> Program:
         return self._compiled(module, function)
+
+    def compile_timed(self, module: ModuleOp, function: str = "main") -> Program:
+        from glow_backends.cpu.profile import stamped_program
+        from glow_dialects.instr.memory import instr_function
+
+        self._check_architecture()
+        return stamped_program(module, instr_function(module, function), self.target)[0]
 
     def consume(self, module: ModuleOp, function: str = "main") -> Program:
         return self._compiled(module, function, own=True)

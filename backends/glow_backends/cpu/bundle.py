@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from glow_backends.base import Port, ProgramFiles, Report, dtype_named
+from glow_backends.base import Port, ProgramFiles, Report, TimedStep, dtype_named
 from glow_backends.cpu import cache
 from glow_backends.cpu.memory import address, mapped_file
 from glow_backends.cpu.open_sizes import Numbers
@@ -69,6 +69,8 @@ class Bundle:
     numbers: Numbers | None = None
     #: What debuggers list; it is not written.
     source: Source | None = None
+    #: The steps of a program that tells their times: see `timed`.
+    steps: list[TimedStep] = field(default_factory=list[TimedStep])
 
 
 # --- on disk ------------------------------------------------------------------------------------
@@ -108,6 +110,7 @@ def write(bundle: Bundle, folder: Path) -> None:
             "kernels": bundle.report.kernels,
             "numbers": bundle.numbers.written(writer) if bundle.numbers is not None else None,
             "symbols": writer.symbols(),
+            "steps": [asdict(s) for s in bundle.steps],
         }
         (aside / "program.json").write_bytes(cache.sealed(json.dumps(text, indent=1).encode()))
         if folder.exists():
@@ -167,6 +170,7 @@ def read(files: ProgramFiles) -> Bundle | None:
             text["places"],
             text["faults"],
             None if text["numbers"] is None else Numbers.read(text["numbers"], reader),
+            steps=[TimedStep(s["operation"], s["kernel"], tuple(s["nodes"])) for s in text.get("steps", ())],
         )
         if isinstance(files, Folder):
             _note_files(bundle, files.path)

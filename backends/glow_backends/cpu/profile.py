@@ -13,25 +13,22 @@ from llvmlite import ir
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
 
-from glow_backends.base import check_inputs
+from glow_backends.base import TimedStep, check_inputs
 from glow_backends.cpu.build import build, program_text
 from glow_backends.cpu.calls import KernelCall, Packed
 from glow_backends.cpu.emit.builder import PTR
 from glow_backends.cpu.host import HostSteps
 from glow_backends.cpu.jit import Linked, emit_object, new_module
 from glow_backends.cpu.memory import address, work_memory
-from glow_backends.cpu.program import CpuProgram
 from glow_backends.cpu.select import HostStep, Selection
 from glow_backends.cpu.target import CpuTarget
+from glow_backends.cpu.timed import STAMP, STAMPS, TimedProgram
 from glow_backends.cpu.to_llvm import Conversion, ProgramCode
 from glow_backends.cpu.weights import ProgramWeights
 from glow_dialects.core.location import names
 from glow_dialects.core.types import Array, bytes_of
 from glow_dialects.instr.memory import InstrFuncOp
 from glow_dialects.ops.module import placeholders
-
-STAMP = "glow_stamp"
-STAMPS = "glow_stamps"
 
 
 @dataclass(frozen=True)
@@ -119,7 +116,6 @@ class _Stamped(Conversion):
 
 
 def _stamp_module(count: int, target: CpuTarget) -> ir.Module:
-    """`void glow_stamp(i64 n, i64 worker)` stores the cycle counter at `glow_stamps[worker][n]`."""
     module = new_module("stamps", target)
     word = ir.IntType(64)
     kind = ir.ArrayType(ir.ArrayType(word, count), target.threads)
@@ -136,7 +132,7 @@ def _stamp_module(count: int, target: CpuTarget) -> ir.Module:
 
 def stamped_program(
     module: ModuleOp, function: InstrFuncOp, target: CpuTarget
-) -> tuple[CpuProgram, Selection, list[int]]:
+) -> tuple[TimedProgram, Selection, list[int]]:
     """The program with stamps, its steps, and bytes a step."""
     bundle, selection = build(module, function, target)
     target = replace(target, threads=bundle.threads)
@@ -148,9 +144,19 @@ def stamped_program(
     text = emit_object(program_text(code.module, target), target)
     # The program function is the last object but one; the support functions follow it.
     objects = [*bundle.objects[:-2], text, bundle.objects[-1], stamps]
-    host = HostSteps(function, [s.op for s in selection.host_steps])
-    program = CpuProgram(replace(bundle, objects=objects), target, host)
+    host = HostSteps(function, [s.op for s in selection.host_steps]) if selection.host_steps else None
+    steps = [_step(step, selection) for step in selection.steps]
+    program = TimedProgram(replace(bundle, objects=objects, steps=steps), target, host)
+    program.selection = selection
     return program, selection, conversion.bytes
+
+
+def _step(step: KernelCall | HostStep, selection: Selection) -> TimedStep:
+    """What a step does, on the host or by a kernel."""
+    nodes = names(step.op.location) if step.op is not None else ()
+    if isinstance(step, HostStep):
+        return TimedStep(step.op.name.removeprefix("glow_instr."), "(host)", nodes)
+    return TimedStep(step.label, selection.codes.of(step).name, nodes)
 
 
 def profile(
@@ -182,15 +188,12 @@ def profile(
     seconds = (end.max(axis=1) - first) / rate
     busy = np.median(end - begin, axis=0).T / rate
     steps: list[KernelTime] = []
-    for i, step in enumerate(selection.steps):
-        if isinstance(step, HostStep):
-            label, kernel, flops = step.op.name.removeprefix("glow_instr."), "(host)", 0
-        else:
-            label, kernel, flops = step.label, selection.codes.of(step).name, step.flops
+    for i, (step, told) in enumerate(zip(selection.steps, program.steps, strict=True)):
+        flops = 0 if isinstance(step, HostStep) else step.flops
         median, least = float(np.median(seconds[:, i])), float(seconds[:, i].min())
         workers = tuple(busy[i].tolist())
-        start, nodes = float(starts[i]), names(step.op.location) if step.op is not None else ()
-        steps.append(KernelTime(label, kernel, start, median, flops, sizes[i], workers, least, nodes))
+        rates = float(starts[i]), median, flops, sizes[i], workers, least, told.nodes
+        steps.append(KernelTime(told.operation, told.kernel, *rates))
     return Profile(steps, peak * program.bundle.threads)
 
 

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Block, SSAValue
 
-from glow_backends.base import Backend, Port, Program, Report, ports, public_name
+from glow_backends.base import STEP_TIMES, Backend, Port, Program, Report, TimedStep, ports, public_name
 from glow_dialects.core.attributes import array_of
 from glow_dialects.core.errors import CompileError
 from glow_dialects.core.graph_op import GraphOp
 from glow_dialects.core.instr_op import Access, InstrOp
+from glow_dialects.core.location import names
 from glow_dialects.core.types import Array, bytes_of, dtype_of, shape_of, typed
 from glow_dialects.instr.loops import ForOp, YieldOp
 from glow_dialects.instr.memory import (
@@ -52,6 +54,9 @@ class InterpreterBackend(Backend):
     def compile(self, module: ModuleOp, function: str = "main") -> Program:
         return InterpreterProgram(module, instr_function(module, function), self.planned, self.late)
 
+    def compile_timed(self, module: ModuleOp, function: str = "main") -> Program:
+        return TimedProgram(module, instr_function(module, function), self.planned, self.late)
+
 
 class InterpreterProgram(Program):
     """An instruction function walked instruction by instruction."""
@@ -78,11 +83,15 @@ class InterpreterProgram(Program):
                 self.state[name] = zero if initial is None else np.array(initial)
 
     def run(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
+        return self.walked(inputs, self.step)
+
+    def walked(self, inputs: Mapping[str, Array], step: Step) -> dict[str, Array]:
+        """Outputs of a run of which `step` does the instructions."""
         outputs: dict[str, Array] = {}
         weights: dict[SSAValue, Array] = {}
         weights |= {w.result: self._weight(w, inputs, outputs) for w in self.function.weights()}
         memory = Arenas(self.function) if self.planned else Separate()
-        _Walk(weights, memory, self.late, self.step).block(self.function.block)
+        _Walk(weights, memory, self.late, step).block(self.function.block)
         return {public: outputs[name] for name, public in self.names.items() if name in outputs}
 
     def _weight(self, op: WeightOp, inputs: Mapping[str, Array], outputs: dict[str, Array]) -> Array:
@@ -98,6 +107,29 @@ class InterpreterProgram(Program):
         if target.kind.data == "output":
             return outputs.setdefault(op.target, np.zeros(shape_of(target.type), dtype_of(target.type)))
         return self.state[op.target]
+
+
+class TimedProgram(InterpreterProgram):
+    """A program that tells when each instruction ran; one that a loop repeats, when it ran last."""
+
+    def __init__(
+        self, module: ModuleOp, function: InstrFuncOp, planned: bool = False, late: bool = False
+    ) -> None:
+        super().__init__(module, function, planned, late)
+        memory = WeightOp, AllocOp, ViewOp, DeallocOp
+        ops = [op for op in function.walk() if isinstance(op, InstrOp) and not isinstance(op, memory)]
+        self._number = {op: i for i, op in enumerate(ops)}
+        self.steps = [TimedStep(op.name.removeprefix("glow_instr."), "", names(op.location)) for op in ops]
+
+    def run(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
+        times = np.zeros((len(self.steps), 2))
+
+        def timed(op: InstrOp, arrays: Mapping[SSAValue, Array]) -> None:
+            begun = time.perf_counter()
+            self.step(op, arrays)
+            times[self._number[op]] = begun, time.perf_counter()
+
+        return {**self.walked(inputs, timed), STEP_TIMES: times}
 
 
 Step = Callable[[InstrOp, Mapping[SSAValue, Array]], None]

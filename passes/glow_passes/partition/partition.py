@@ -20,8 +20,8 @@ from glow_passes.partition.split import DEVICE, mark, partition_of, split
 def partition(function: FuncOp, places: Sequence[Place], count: int = 0) -> list[FuncOp]:
     """Take a function apart for some places: by the plan in it, else by memory and time; see `cut`.
 
-    A node that the program's plan does not name goes with those that it reads. The functions have the
-    names of their places.
+    A node that the program's plan does not name goes with those that it reads, or with its readers where it
+    reads none. The functions have the names of their places.
     """
     schedule(function)
     graph = node_graph(function)
@@ -45,16 +45,20 @@ def _ordered(made: Sequence[FuncOp]) -> list[int]:
 def _completed(
     nodes: Sequence[Node], parts: list[int | None], edges: Sequence[tuple[int, int, object]]
 ) -> list[int]:
-    """A partition for each node: that of what it reads last, or of the first node that has one."""
+    """A partition for each node: that of what it reads last, of its readers, or the first of all."""
     before: dict[int, list[int]] = {}
+    behind: dict[int, list[int]] = {}
     for writer, reader, _ in edges:
         before.setdefault(reader, []).append(writer)
+        if (part := parts[reader]) is not None:
+            behind.setdefault(writer, []).append(part)
     default = min(p for p in parts if p is not None)
     complete: list[int] = []
     for index in range(len(nodes)):
         part = parts[index]
         if part is None:
-            part = max((complete[w] for w in before.get(index, ()) if w < index), default=default)
+            first = min(behind.get(index, ()), default=default)
+            part = max((complete[w] for w in before.get(index, ()) if w < index), default=first)
         complete.append(part)
     return complete
 

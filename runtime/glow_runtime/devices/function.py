@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from glow_backends.base import Backend, Program
+from glow_backends.base import Backend, Program, TimedStep
 
 if TYPE_CHECKING:
     from xdsl.dialects.builtin import ModuleOp
@@ -52,6 +52,7 @@ class ModuleRecipe(Recipe):
 
     backend: Backend
     file: Path
+    timed: bool = False
 
     def runner(self) -> Runner:
         from glow_dialects.dialects import context
@@ -63,7 +64,7 @@ class ModuleRecipe(Recipe):
             ctx.register_dialect(name, load)
         module = parse_module(self.file.read_text(encoding="utf-8"), str(self.file), ctx)
         attach_weights(module, self.file)
-        return self.backend.consume(module)
+        return self.backend.compile_timed(module) if self.timed else self.backend.consume(module)
 
 
 @dataclass(frozen=True)
@@ -86,6 +87,11 @@ class DeviceFunction(ABC):
     outputs: Sequence[str]
     constant_bytes: int
 
+    @property
+    def steps(self) -> Sequence[TimedStep]:
+        """Steps whose times its runs give, as `Program.steps`."""
+        return ()
+
     @abstractmethod
     def runner(self) -> Runner:
         """The function in this process; the same object at each call."""
@@ -103,6 +109,10 @@ class ProgramFunction(DeviceFunction):
     backend: Backend
     planned: ModuleOp | None
 
+    @property
+    def steps(self) -> Sequence[TimedStep]:
+        return self.program.steps
+
     def runner(self) -> Runner:
         return self.program
 
@@ -115,7 +125,7 @@ class ProgramFunction(DeviceFunction):
         file = folder / "module.mlir"
         file.write_text(str(self.planned), encoding="utf-8")
         write(self.planned, file.with_suffix(SUFFIX))
-        return ModuleRecipe(self.backend, file)
+        return ModuleRecipe(self.backend, file, bool(self.program.steps))
 
 
 @dataclass

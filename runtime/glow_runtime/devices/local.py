@@ -23,6 +23,8 @@ class LocalManager(DeviceManager):
     A run that may be done by the caller's thread takes the place of one of them meanwhile.
     """
 
+    local = True
+
     def __init__(self, device: Device) -> None:
         super().__init__(device)
         self._runners: dict[str, Runner] = {}

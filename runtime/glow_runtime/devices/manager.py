@@ -9,9 +9,10 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from glow_dialects.core.errors import DeviceError, DeviceMemoryError
+from glow_dialects.core.forks import renew_after_fork
 from glow_runtime.devices.device import Device
 from glow_runtime.devices.function import DeviceFunction
 
@@ -53,7 +54,13 @@ class DeviceStatistics:
 
 
 class DeviceManager(ABC):
-    """A device that loads functions and runs them. All methods are for any thread."""
+    """A device that loads functions and runs them. All methods are for any thread.
+
+    It is the process's that made it: a fork of that has it closed, and leaves the original alone.
+    """
+
+    #: Whether functions run in this process.
+    local: ClassVar[bool] = False
 
     def __init__(self, device: Device) -> None:
         self.device = device
@@ -64,6 +71,12 @@ class DeviceManager(ABC):
         self._loaded: dict[str, DeviceFunction] = {}
         self._uses: Counter[str] = Counter()
         self._changes = threading.RLock()
+        renew_after_fork(self)
+
+    def renew(self) -> None:
+        """Be closed: called in a fork, whose threads and connections are the original's."""
+        self._changes = threading.RLock()
+        self.state = "closed"
 
     # --- loading -----------------------------------------------------------------------------
     def load(self, function: DeviceFunction) -> None:

@@ -29,12 +29,15 @@ class Nursery:
 
     def __init__(self) -> None:
         self._lock = ForkLock()
+        self._socket: socket.socket | None = None
         self.renew()
         renew_after_fork(self)
 
     def renew(self) -> None:
         """Have no process."""
-        self._socket: socket.socket | None = None
+        if self._socket is not None:
+            self._socket.close()
+        self._socket = None
         self._process: subprocess.Popen[bytes] | None = None
 
     def worker(self, cores: tuple[int, ...]) -> tuple[int, socket.socket]:

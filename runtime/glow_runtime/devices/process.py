@@ -61,7 +61,7 @@ class ProcessManager(DeviceManager):
     def __init__(self, device: Device) -> None:
         super().__init__(device)
         self._folder = Path(tempfile.mkdtemp(prefix="glow-device-", dir=_memory_folder()))
-        finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
+        self._cleanup = finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
         self._recipes: dict[str, tuple[Recipe, Path]] = {}
         self._numbers = count()
         self._generation = 0
@@ -74,6 +74,11 @@ class ProcessManager(DeviceManager):
         self._start()
         self._thread = threading.Thread(target=self._serve, name=f"glow-{self.name}", daemon=True)
         self._thread.start()
+
+    def renew(self) -> None:
+        super().renew()
+        self._cleanup.detach()
+        self._channel.close()
 
     # --- the process -------------------------------------------------------------------------
     def _start(self) -> None:

@@ -58,6 +58,8 @@ class RayManager(LocalManager):
     `actor`, a dict of Ray's options of actors (`num_cpus`, `resources`, `scheduling_strategy`, ...).
     """
 
+    local = False
+
     def __init__(self, device: Device) -> None:
         try:
             import ray  # pyright: ignore[reportMissingImports]

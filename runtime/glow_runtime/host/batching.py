@@ -12,20 +12,26 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from glow_dialects.core.errors import BindingError, ClosedError
+from glow_dialects.core.errors import BindingError, ClosedError, GlowError
+from glow_runtime.devices.function import ModelFunction
+from glow_runtime.devices.manager import DeviceManager, Run
 from glow_runtime.host.answers import Outputs, settle, starts
 from glow_runtime.host.request import Request
 
 if TYPE_CHECKING:
+    from glow_backends.base import Program
     from glow_dialects.core.types import Array
+    from glow_runtime.executable import Executable
     from glow_runtime.host.network import Network
+    from glow_runtime.host.tracing import Tracer
 
 
 @dataclass(frozen=True)
 class Batching:
     """How batches form: at most `size` samples, a first one waits `delay` seconds for others.
 
-    `sizes` are the batches that run (padded with zeros up to the next), by default powers of two.
+    `sizes` are the batches that run (padded with zeros up to the next). By default a batch is what it is
+    where one program serves any number of samples, and a power of two elsewhere.
     """
 
     size: int = 8
@@ -47,10 +53,17 @@ class Batching:
 class Batcher:
     """A queue of requests and a thread that makes batches of them.
 
-    While as many batches run as there are replicas it waits, so that under load batches fill up.
+    While as many batches run as there are replicas it waits, so that under load batches fill up. What it
+    needs is compiled, and has run, when it is made.
     """
 
-    def __init__(self, network: Network, batching: Batching, begin: Callable[[Request], None]) -> None:
+    def __init__(
+        self,
+        network: Network,
+        batching: Batching,
+        begin: Callable[[Request], None],
+        tracer: Tracer | None = None,
+    ) -> None:
         shapes = [s.shape for s in (*network.inputs, *network.outputs)]
         fixed = {s[0] for s in shapes if s}
         if any(not s for s in shapes) or len(fixed) != 1:
@@ -61,8 +74,10 @@ class Batcher:
         (first,) = fixed
         self.batching = batching if first is None else Batching(first, batching.delay, (first,))
         self.batches = 0
-        self._network, self._begin = network, begin
+        self._network, self._begin, self._tracer = network, begin, tracer
         self._steps = self.batching.steps
+        if first is None and _only_rows_are_open(network):
+            self._warm()
         self._waiting: deque[Request] = deque()
         self._changed = threading.Condition()
         self._closed = False
@@ -71,6 +86,35 @@ class Batcher:
         self._thread.start()
         if first is not None:  # inputs of fewer samples are fine
             network.check = self._check
+
+    def _warm(self) -> None:
+        """Compile for the sizes of batches, and run each once on every replica."""
+        function, sizes = self._network.partitions[0].function, self._steps
+        if isinstance(function, ModelFunction) and not self.batching.sizes:
+            served = self._served(function.net)
+            if served:
+                self._steps, sizes = list(range(1, self.batching.size + 1)), served
+        for replica in self._network.replicas:
+            for rows in sizes:
+                shapes = _shapes(self._network, rows)
+                zeros = {s.name: np.zeros(shapes[s.name], s.dtype) for s in self._network.inputs}
+                _run_once(replica.managers[0], function.name, zeros)
+        if isinstance(function, ModelFunction) and not any(
+            m.local for r in self._network.replicas for m in r.managers
+        ):
+            function.net.forget()  # other processes have their own
+
+    def _served(self, net: Executable) -> list[int]:
+        """Sizes with a program each that together serve any size; none where padding needs fewer programs."""
+        programs: dict[Program, int] = {}
+        try:
+            for rows in range(self.batching.size, 0, -1):
+                programs.setdefault(net.prepare(_shapes(self._network, rows)), rows)
+                if len(programs) > len(self._steps):
+                    return []
+        except GlowError:  # of a model that is not for any number of samples
+            return []
+        return list(programs.values())
 
     @property
     def waiting(self) -> int:
@@ -199,6 +243,8 @@ class Batcher:
         counts.latencies.append(time.perf_counter() - request.arrived)
         counts.succeeded += error is None
         counts.failed += error is not None
+        if self._tracer is not None:
+            self._tracer.ended(request, error)
         settle(request.future, outputs, error)
 
     def _landed(self) -> None:
@@ -213,6 +259,23 @@ class Batcher:
             self._changed.notify()
         if self._thread is not threading.current_thread():
             self._thread.join()
+
+
+def _only_rows_are_open(network: Network) -> bool:
+    """Whether the number of samples is all that is not known of its inputs."""
+    return network.single and all(s.kind == "tensor" and None not in s.shape[1:] for s in network.inputs)
+
+
+def _shapes(network: Network, rows: int) -> dict[str, tuple[int, ...]]:
+    """The shapes of its inputs for a number of samples."""
+    return {s.name: (rows, *(d or 0 for d in s.shape[1:])) for s in network.inputs}
+
+
+def _run_once(manager: DeviceManager, function: str, inputs: Mapping[str, Any]) -> None:
+    """Run a function, and wait; a model that refuses zeros is no error."""
+    ended = threading.Event()
+    manager.submit(Run(function, inputs, lambda outputs, error: ended.set()))
+    ended.wait()
 
 
 def _rows(request: Request) -> int:

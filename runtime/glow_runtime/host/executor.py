@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from glow_runtime.devices.manager import DeviceManager, Run
+from glow_runtime.devices.manager import Run
 from glow_runtime.host.network import Network, Replica
 from glow_runtime.host.tracing import Tracer
 
@@ -29,10 +28,11 @@ class Execution:
         inputs: Mapping[str, Any],
         finish: Finish,
         tracer: Tracer | None = None,
+        number: int = 0,
     ) -> None:
         self._network, self._replica, self._finish = network, replica, finish
         self._values: dict[str, Any] = dict(inputs)
-        self._tracer = tracer
+        self._tracer, self._number = tracer, number
         self._lock = threading.Lock()
         self._missing = [sum(n in network.writers for n in p.inputs) for p in network.partitions]
         self._running = 0
@@ -79,7 +79,8 @@ class Execution:
     ) -> None:
         """A partition has ended: start those that waited for it alone, or end the request."""
         if self._tracer is not None and run is not None:
-            trace_run(self._tracer, self._replica.managers[number], run)
+            function, device = self._network.partitions[number].function, self._replica.managers[number].name
+            outputs = self._tracer.ran(device, function, run, outputs, self._number)
         ready: list[int] = []
         with self._lock:
             self._running -= 1
@@ -118,11 +119,3 @@ class Execution:
         for name, writer in self._network.writers.items():
             if name in values and name not in self._network.output_names:
                 self._replica.managers[writer].release(values[name])
-
-
-def trace_run(tracer: Tracer, manager: DeviceManager, run: Run) -> None:
-    """Note a run that has just ended on a device, and how long it waited there."""
-    now = time.perf_counter()
-    if run.queued and run.began:
-        tracer.span("wait", "device queue", manager.name, run.queued, run.began)
-    tracer.span(run.function, "partition", manager.name, run.began or now, now)

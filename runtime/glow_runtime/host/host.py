@@ -17,13 +17,14 @@ from glow_dialects.core.errors import (
     NetworkError,
     RefusedError,
 )
+from glow_dialects.core.forks import renew_after_fork
 from glow_runtime.devices.device import Device, named
 from glow_runtime.devices.manager import DeviceManager, DeviceStatistics, Run
 from glow_runtime.devices.registry import manager_of
 from glow_runtime.host.answers import Outputs, error_of, failed, settle, starts
 from glow_runtime.host.batching import Batcher, Batching
 from glow_runtime.host.deadlines import Deadlines
-from glow_runtime.host.executor import Execution, trace_run
+from glow_runtime.host.executor import Execution
 from glow_runtime.host.network import Network, NetworkStatistics, Replica
 from glow_runtime.host.provisioner import Partitioning, Provisioner, Reader, Shapes
 from glow_runtime.host.request import Request
@@ -31,6 +32,7 @@ from glow_runtime.host.tracing import Tracer
 
 #: Seconds of a run that asyncio does itself.
 QUICK = 3e-4
+CLOSED = "the host is closed"
 
 
 class HostManager:
@@ -63,7 +65,7 @@ class HostManager:
             for manager in self.devices:
                 manager.close()
             raise
-        self._provisioner = Provisioner(self.devices, reader)
+        self._provisioner = Provisioner(self.devices, reader, tracer is not None and tracer.kernels)
         self._lock = threading.Lock()
         self._provisioning = threading.Lock()
         self._adding: set[str] = set()
@@ -72,7 +74,16 @@ class HostManager:
         self._numbers, self._uses, self._versions = count(), count(1), count(1)
         self._idle = threading.Condition(self._lock)
         self._deadlines = Deadlines()
-        self._closed = False
+        #: Why there are no more requests, if so.
+        self._closed = ""
+        renew_after_fork(self)
+
+    def renew(self) -> None:
+        """Be closed: called in a fork, whose devices are the original's."""
+        self._lock = threading.Lock()
+        self._idle = threading.Condition(self._lock)
+        self._queue, self.networks = [], {}
+        self._closed = "the host is of the process that was forked; make one in this process"
 
     # --- networks ----------------------------------------------------------------------------
     def add_network(
@@ -150,7 +161,8 @@ class HostManager:
             network = self._provisioner.provide(name, version, model, partition, replicas, shapes)
             try:
                 if batching is not None:
-                    network.batcher = Batcher(network, batching, self._begin_batch)
+                    network.batcher = Batcher(network, batching, self._begin_batch, self.tracer)
+                network.inline = network.single and batching is None and self.tracer is None
             except BaseException:
                 self._provisioner.remove(network)
                 raise
@@ -188,12 +200,11 @@ class HostManager:
         self, name: str, inputs: Mapping[str, Any], priority: int = 0, timeout: float | None = None
     ) -> Outputs:
         """Outputs by name. It does what `submit` does, on this thread where a device is free for it."""
-        if timeout is None:
-            network = self.networks.get(name)
-            if network is not None and network.single and network.batcher is None and not self._closed:
-                outputs = self._run_here(network, inputs)
-                if outputs is not None:
-                    return outputs
+        network = self.networks.get(name)
+        if timeout is None and network is not None and network.inline:
+            outputs = self._run_here(network, inputs)
+            if outputs is not None:
+                return outputs
         return self.submit(name, inputs, priority, timeout).result()
 
     def submit(
@@ -213,6 +224,8 @@ class HostManager:
             return failed(error)
         deadline = None if timeout is None else time.perf_counter() + timeout
         request = Request(network, arrays, priority, deadline, next(self._numbers))
+        if self.tracer is not None:
+            self.tracer.arrived(request)
         if network.batcher is not None and network.batcher.takes(arrays):
             network.counts.requests += 1
             self._admit_batched(request)
@@ -229,7 +242,7 @@ class HostManager:
         from asyncio import wrap_future
 
         network = self.networks.get(name)
-        if network is not None and network.typical < QUICK and network.single and network.batcher is None:
+        if network is not None and network.typical < QUICK and network.inline:
             outputs = self._run_here(network, inputs)
             if outputs is not None:
                 return outputs
@@ -258,16 +271,13 @@ class HostManager:
             raise
         finally:
             counted = outputs is not None or error is not None
-            if counted and self.tracer is not None:
-                name, device = network.partitions[0].function.name, replica.managers[0].name
-                self.tracer.span(name, "partition", device, began, time.perf_counter())
             network.counts.requests += counted
             self._ended(network, replica, began, error, counted)
         return outputs
 
     def _refused(self, name: str) -> Future[Outputs]:
         if self._closed:
-            return failed(ClosedError("the host is closed"))
+            return failed(ClosedError(self._closed))
         known = ", ".join(sorted(self.networks)) or "none"
         return failed(NetworkError(f"no network '{name}'; there are: {known}"))
 
@@ -275,7 +285,7 @@ class HostManager:
         """Start a request, have it wait, or refuse it."""
         network = request.network
         with self._lock:
-            closed = self._closed or self.networks.get(network.name) is not network
+            closed = bool(self._closed) or self.networks.get(network.name) is not network
             replica: Replica | None = None
             refused = False
             if not closed:
@@ -333,7 +343,8 @@ class HostManager:
             self._ended(request.network, replica, request.arrived, None, counted=False)
             return
         if self.tracer is not None:
-            self.tracer.span("wait", "queue", "host queue", request.arrived, request.started)
+            waited = request.arrived, request.started
+            self.tracer.span("wait", "queue", "host queue", *waited, request=request.number)
         if request.network.single:
             self._begin_single(request, replica)
             return
@@ -343,17 +354,20 @@ class HostManager:
             request.inputs,
             lambda outputs, error: self._finish(request, replica, outputs, error),
             self.tracer,
+            request.number,
         )
         request.execution = execution
         execution.start()
 
     def _begin_single(self, request: Request, replica: Replica) -> None:
         """Send a request of a whole network to its device."""
-        run = Run(request.network.partitions[0].function.name, request.inputs, lambda outputs, error: None)
+        function = request.network.partitions[0].function
+        run = Run(function.name, request.inputs, lambda outputs, error: None)
 
         def done(outputs: Mapping[str, Any] | None, error: BaseException | None) -> None:
             if self.tracer is not None:
-                trace_run(self.tracer, replica.managers[0], run)
+                device = replica.managers[0].name
+                outputs = self.tracer.ran(device, function, run, outputs, request.number)
             self._finish(request, replica, None if outputs is None else dict(outputs), error)
 
         run.done = done
@@ -378,8 +392,7 @@ class HostManager:
     ) -> None:
         """A request has ended on its devices."""
         if self.tracer is not None:
-            now = time.perf_counter()
-            self.tracer.span(request.network.name, "request", "requests", request.arrived, now)
+            self.tracer.ended(request, error)
         self._ended(request.network, replica, request.arrived, error, counted=not request.batch)
         settle(request.future, outputs, error)
 
@@ -459,11 +472,11 @@ class HostManager:
         with self._lock:
             if self._closed:
                 return
-            self._closed = True
+            self._closed = CLOSED
             waiting, self._queue = self._queue, []
             networks, self.networks = list(self.networks.values()), {}
         for request in waiting:
-            settle(request.future, None, ClosedError("the host is closed"))
+            settle(request.future, None, ClosedError(CLOSED))
         for network in networks:
             self._retire(network)
         self._deadlines.close()
@@ -478,7 +491,7 @@ class HostManager:
 
     def _open(self) -> None:
         if self._closed:
-            raise ClosedError("the host is closed")
+            raise ClosedError(self._closed)
 
     def _known(self, name: str) -> Network:
         if name not in self.networks:

@@ -85,8 +85,9 @@ class Network:
         self.idle = threading.Condition()
         self.output_names = [s.name for s in self.outputs]
         self.readers, self.writers = _links(self.partitions)
-        #: Values that every reader of finds on the device that computed them: see `Replica.resident`.
         self.single = len(self.partitions) == 1
+        #: Whether threads that ask may run it themselves.
+        self.inline = False
 
     @property
     def outstanding(self) -> int:

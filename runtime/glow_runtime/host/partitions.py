@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation
 
@@ -27,11 +26,7 @@ from glow_passes.partition.support import by_support
 from glow_passes.pipeline import PassRunner
 from glow_runtime.devices.device import Device
 from glow_runtime.devices.function import DeviceFunction, ProgramFunction
-from glow_runtime.lowering import phases, quiet_gc
-
-#: The phases before devices matter, and all that work on the graph of all nodes: others take one function.
-_OPTIMIZED = ("drop predicates", "match integers", "optimize")
-WHOLE = (*_OPTIMIZED, "lower", "optimize lowered", "target")
+from glow_runtime.lowering import Phases, common_phases, instruction_phases, quiet_gc, target_phases
 
 
 @dataclass(frozen=True)
@@ -82,11 +77,13 @@ class Division:
     outputs: Sequence[Port]
 
 
-def divide(name: str, module: ModuleOp, rooms: Sequence[Room], count: int = 0) -> Division:
+def divide(
+    name: str, module: ModuleOp, rooms: Sequence[Room], count: int = 0, timed: bool = False
+) -> Division:
     """Compile a module for devices, in `count` partitions or as few as their memory allows.
 
     A plan in the program (`partition` attributes) comes first, then what the devices support, then memory
-    and time. PartitionError where no plan does.
+    and time. `timed` programs tell when their steps were done. PartitionError where no plan does.
     """
     if has_control(module):
         raise PartitionError(f"'{name}' has branches or loops, which are not divided; use partition='none'")
@@ -94,7 +91,7 @@ def divide(name: str, module: ModuleOp, rooms: Sequence[Room], count: int = 0) -
     inputs, outputs = ports(work, "input"), _outputs(work)
     with quiet_gc():
         pieces = _planned(work, rooms) or _supported(work, rooms, count)
-    return Division([p.compiled(name) for p in pieces], inputs, outputs)
+    return Division([p.compiled(name, timed) for p in pieces], inputs, outputs)
 
 
 @dataclass(frozen=True)
@@ -108,15 +105,15 @@ class _Piece:
     constant_bytes: int
     lowered: bool
 
-    def compiled(self, network: str) -> Partition:
+    def compiled(self, network: str, timed: bool) -> Partition:
         module = self.module
         inputs = [p.name for p in ports(module, "input")]
         outputs = [p.name for p in _outputs(module)]
         keep: ModuleOp | None = module
         if not self.lowered:
-            run_phases(module, self.backend, whole=True)
-        run_phases(module, self.backend, whole=False)
-        program = self.backend.compile(module)
+            _run(module, [*common_phases(self.backend), *target_phases(self.backend)])
+        _run(module, instruction_phases(self.backend))
+        program = self.backend.compile_timed(module) if timed else self.backend.compile(module)
         if self.backend.can_write(program):
             keep = None
         function = ProgramFunction(
@@ -125,12 +122,10 @@ class _Piece:
         return Partition(self.name, function, self.place)
 
 
-def run_phases(module: ModuleOp, backend: Backend, whole: bool, ctx: Context | None = None) -> None:
-    """Take a module through the phases of the whole graph, or through those that follow."""
-    runner = PassRunner(ctx or context())
-    for name, passes in phases(backend):
-        if (name in WHOLE) == whole:
-            runner.run(module, passes)
+def _run(module: ModuleOp, phases: Phases) -> None:
+    runner = PassRunner(context())
+    for _, passes in phases:
+        runner.run(module, passes)
 
 
 def _main(module: ModuleOp) -> FuncOp:
@@ -179,10 +174,7 @@ def _supported(module: ModuleOp, rooms: Sequence[Room], count: int) -> list[_Pie
         groups.setdefault(_likeness(room.device), []).append(index)
     if len(groups) > 1:
         optimized = module.clone()
-        runner = PassRunner(context())
-        for name, passes in phases(rooms[0].device.compiler()):
-            if name in _OPTIMIZED:
-                runner.run(optimized, passes)
+        _run(optimized, common_phases(rooms[0].device.compiler()))
         function = _main(optimized)
         members = list(groups.values())
         plan = by_support(node_graph(function), [_supports(rooms[m[0]].device) for m in members])
@@ -204,7 +196,8 @@ def _supported(module: ModuleOp, rooms: Sequence[Room], count: int) -> list[_Pie
 
 def _alike(module: ModuleOp, rooms: Sequence[Room], alike: Sequence[int], count: int) -> list[_Piece]:
     """Pieces for devices of one backend, by memory and time."""
-    run_phases(module, rooms[alike[0]].device.compiler(), whole=True)
+    backend = rooms[alike[0]].device.compiler()
+    _run(module, [*common_phases(backend), *target_phases(backend)])
     chosen = [rooms[i] for i in alike]
     made = partition(_main(module), [room.place for room in chosen], count)
     by_name = {rooms[i].name: i for i in alike}

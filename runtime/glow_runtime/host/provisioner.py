@@ -38,6 +38,10 @@ class Reader(Protocol):
         """The graph of a model; a GlowError where its shapes are open, or not all of it is one graph."""
         ...
 
+    def has_plan(self, model: Any) -> bool:
+        """Whether nodes of the model say in which partition they are."""
+        ...
+
     def executable(self, model: Any, backend: Backend, shapes: Shapes | None) -> Executable:
         """The model compiled as a whole."""
         ...
@@ -52,10 +56,10 @@ Placed = tuple[Network, Sequence[DeviceManager]]
 
 
 class Provisioner:
-    """Puts networks on devices."""
+    """Puts networks on devices; with programs that tell the times of their steps, if they are `timed`."""
 
-    def __init__(self, managers: Sequence[DeviceManager], reader: Reader) -> None:
-        self._managers, self._reader = managers, reader
+    def __init__(self, managers: Sequence[DeviceManager], reader: Reader, timed: bool = False) -> None:
+        self._managers, self._reader, self._timed = managers, reader, timed
 
     def provide(
         self,
@@ -112,11 +116,10 @@ class Provisioner:
         count = self._partitions(partitioning)
         bounded = any(m.device.memory is not None for m in self._managers)
         alike = len({_kind(m) for m in self._managers}) == 1
-        if (
-            isinstance(model, Executable)
-            or count is None
-            or (partitioning == "auto" and not bounded and alike)
-        ):
+        if isinstance(model, Executable) or count is None:
+            return None
+        whole = partitioning == "auto" and not bounded and alike and not self._timed
+        if whole and not self._reader.has_plan(model):
             return None
         try:
             module = self._reader.module(model, shapes)
@@ -129,7 +132,7 @@ class Provisioner:
             for m in self._managers
         ]
         try:
-            division = divide(label, module, rooms, count)
+            division = divide(label, module, rooms, count, self._timed)
         except PartitionError as error:
             if partitioning == "auto" and not bounded:
                 return None

@@ -6,12 +6,18 @@ import json
 import os
 import time
 from collections import deque
-from collections.abc import Generator
-from contextlib import contextmanager
+from collections.abc import Generator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from glow_backends.base import STEP_TIMES
 from glow_dialects.core.files import whole
+
+if TYPE_CHECKING:
+    from glow_runtime.devices.function import DeviceFunction
+    from glow_runtime.devices.manager import Run
+    from glow_runtime.host.request import Request
 
 #: Events that a tracer keeps: the latest.
 MOST_EVENTS = 1_000_000
@@ -20,11 +26,14 @@ MOST_EVENTS = 1_000_000
 class Tracer:
     """Spans of time on tracks, from any thread: requests, queues, transfers, partitions by device.
 
-    `levels` are the categories that it notes; none: all.
+    `levels` are the categories that it notes; none: all. With `kernels`, networks that are added have
+    programs that tell when each of their steps was done, and runs of one program follow each other.
     """
 
-    def __init__(self, levels: frozenset[str] = frozenset(), limit: int = MOST_EVENTS) -> None:
-        self.levels = levels
+    def __init__(
+        self, levels: frozenset[str] = frozenset(), limit: int = MOST_EVENTS, kernels: bool = False
+    ) -> None:
+        self.levels, self.kernels = levels, kernels
         self._events: deque[tuple[str, str, str, float, float, dict[str, Any]]] = deque(maxlen=limit)
         self._start = time.perf_counter()
 
@@ -32,6 +41,47 @@ class Tracer:
         """Note what went on from `start` to `end`, by `time.perf_counter`."""
         if not self.levels or category in self.levels:
             self._events.append((name, category, track, start, end, facts))
+
+    def arrived(self, request: Request) -> None:
+        """A request has come, on this thread."""
+
+    def ended(self, request: Request, error: BaseException | None) -> None:
+        """Note a request that has ended; what was noted of it before has its number."""
+        facts: dict[str, Any] = {"request": request.number}
+        if error is not None:
+            facts["error"] = str(error)
+        category = "batch" if request.batch else "request"
+        span = request.arrived, time.perf_counter()
+        self.span(request.network.name, category, "requests", *span, **facts)
+
+    def caller(self, headers: Mapping[str, str]) -> AbstractContextManager[object]:
+        """A block in which requests are those of a client that sent such headers."""
+        del headers
+        return nullcontext()
+
+    def ran(
+        self,
+        device: str,
+        function: DeviceFunction,
+        run: Run,
+        outputs: Mapping[str, Any] | None,
+        number: int,
+    ) -> Mapping[str, Any] | None:
+        """Note a run of request `number` that has just ended; its outputs without the times of steps."""
+        now = time.perf_counter()
+        began = run.began or now
+        if run.queued and run.began:
+            self.span("wait", "device queue", device, run.queued, began, request=number)
+        self.span(run.function, "partition", device, began, now, request=number)
+        if outputs is None or STEP_TIMES not in outputs:
+            return outputs
+        times = outputs[STEP_TIMES]
+        # The clock of another machine is another one: there only the distances count.
+        late = 0.0 if not len(times) or began <= times[0, 0] <= now else began - times[0, 0]
+        for step, (start, end) in zip(function.steps, (times + late).tolist(), strict=True):
+            facts = {"operation": step.operation, "kernel": step.kernel, "nodes": list(step.nodes)}
+            self.span(step.label, "kernel", device, start, end, request=number, **facts)
+        return {n: v for n, v in outputs.items() if n != STEP_TIMES}
 
     @contextmanager
     def scope(self, name: str, category: str = "user", track: str = "user") -> Generator[None]:

@@ -105,8 +105,12 @@ class GrpcServer:
                 given = dict(context.invocation_metadata()).get("authorization", "")
                 if not hmac.compare_digest(given.encode(), expected):
                     context.abort(grpc.StatusCode.UNAUTHENTICATED, "authorization: Bearer ... is missing")
+            tracer = self.models.host.tracer
             try:
-                return call(request)
+                if tracer is None:
+                    return call(request)
+                with tracer.caller(dict(context.invocation_metadata())):
+                    return call(request)
             except GlowError as error:
                 context.abort(_CODES.get(status_of(error), grpc.StatusCode.INTERNAL), str(error))
             except Exception as error:

@@ -168,7 +168,12 @@ class HttpServer:
         large = len(body) > LARGE
         call = await asyncio.to_thread(parse_request, body, length) if large else parse_request(body, length)
         timeout = min(call.timeout or self.limits.answer, self.limits.answer)
-        outputs = await self.models.host.run_async(network.name, call.inputs, call.priority, timeout)
+        host, asked = self.models.host, (network.name, call.inputs, call.priority, timeout)
+        if host.tracer is None:
+            outputs = await host.run_async(*asked)
+        else:
+            with host.tracer.caller(request.headers):
+                outputs = await host.run_async(*asked)
         size = sum(getattr(v, "nbytes", 0) for v in outputs.values())
         name = request.path_params["model"]
         if size > LARGE:
