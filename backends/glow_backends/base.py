@@ -205,6 +205,10 @@ class Backend(ABC):
         """Target-specific passes on the instructions; then dead code goes and each memory is planned."""
         return ()
 
+    def planned_passes(self) -> Sequence[ModulePass]:
+        """Target-specific passes that find every buffer's place in its memory, and leave it there."""
+        return ()
+
     @classmethod
     def passes(cls) -> Sequence[type[ModulePass]]:
         """The backend's own passes, for `glow-opt -p`."""
@@ -259,9 +263,20 @@ class Backend(ABC):
         """Those of such features that this machine lacks."""
         return [n for n in needs if n not in self.needs()]
 
-    @abstractmethod
     def compile(self, module: ModuleOp, function: str = "main") -> Program:
         """Code for a planned instruction function of `module`."""
+        return self.compile_graph(module, function)
+
+    def compile_graph(self, module: ModuleOp, function: str = "main") -> Program:
+        """Code for a graph function, as `graph_passes` leave it: a backend that defines this in place of
+        `compile` needs no instructions, and its operators need none.
+        """
+        raise UnsupportedError(f"backend {self.name} defines neither compile nor compile_graph")
+
+    @classmethod
+    def compiles_graphs(cls) -> bool:
+        """Whether it takes graph functions, not instructions."""
+        return cls.compile_graph is not Backend.compile_graph
 
     def consume(self, module: ModuleOp, function: str = "main") -> Program:
         """`compile` of a module that nobody needs afterwards: its constants may go once they are packed."""
@@ -400,8 +415,14 @@ def _ours_last() -> list[tuple[str, type[Backend]]]:
 def get_backend(name: str, **options: Any) -> Backend:
     """The backend called `name`, with `options`, which may stand behind the name: `npu{hide=false}`.
 
+    `npu+cpu` is `HostFallback`: the first for what it supports, the second for the rest.
     UnsupportedError lists the backends that there are, or the options of this one.
     """
+    device, plus, host = name.rpartition("+")
+    if plus and host.count("{") == host.count("}"):
+        from glow_backends.host_fallback import HostFallback
+
+        return HostFallback(device, host, **options)
     if "{" in name:
         name, written = _written(name)
         options = {**options, **written}

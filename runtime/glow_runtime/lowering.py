@@ -12,12 +12,10 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 
 from glow_backends.base import Backend
-from glow_backends.declare_memories import instr_passes
-from glow_backends.legalize import LegalizePass
+from glow_backends.phases import phases
 from glow_dialects.dialects import context
 from glow_passes.contract import check_order
-from glow_passes.lower.drop_predicates import DropPredicatesPass
-from glow_passes.pipeline import INSTR, LOWER, PassRunner, match_integers, optimize
+from glow_passes.pipeline import PassRunner
 
 Progress = Callable[[str], None]
 #: Names and passes of phases, in order.
@@ -34,21 +32,6 @@ def quiet_gc() -> Generator[None]:
     finally:
         if enabled:
             gc.enable()
-
-
-def phases(backend: Backend) -> list[tuple[str, Sequence[ModulePass]]]:
-    """Names and passes of every phase, in order."""
-    return [
-        ("drop predicates", () if backend.PREDICATED else (DropPredicatesPass(),)),
-        ("match integers", match_integers()),
-        ("optimize", optimize()),
-        ("lower", (LegalizePass(backend),)),
-        ("optimize lowered", optimize(lowered=True)),
-        ("target", backend.graph_passes()),
-        ("generate instructions", LOWER),
-        ("target instructions", instr_passes(backend)),
-        ("plan memory", INSTR),
-    ]
 
 
 def lower(
@@ -75,3 +58,6 @@ def lower(
             runner.run(module, passes)
             stages[name] = time.perf_counter() - start
     return stages
+
+
+__all__ = ["Phases", "Progress", "lower", "phases", "quiet_gc"]

@@ -28,6 +28,7 @@ from glow_dialects.core.errors import (
 from glow_runtime.executable import Executable
 
 if TYPE_CHECKING:
+    from glow_backends.host_fallback import HostFallback
     from glow_compiler import optim
     from glow_compiler.caches import clear_caches
     from glow_compiler.files import save
@@ -54,6 +55,7 @@ _LAZY = {
     "Batching": "glow_runtime.host.batching",
     "ContinuousBatching": "glow_compiler.language_batching",
     "Device": "glow_runtime.devices.device",
+    "HostFallback": "glow_backends.host_fallback",
     "HostManager": "glow_compiler.hosts",
     "Tracer": "glow_runtime.host.tracing",
     "Pipeline": "glow_runtime.pipelines",
@@ -109,6 +111,7 @@ __all__ = [
     "Executable",
     "GlowError",
     "GraphBuilder",
+    "HostFallback",
     "HostManager",
     "ImportProblems",
     "LanguageModel",
