@@ -167,8 +167,10 @@ class Backend(ABC):
     options: Mapping[str, Any] = MappingProxyType({})
     #: Whether it compiles modules with sizes that only the run tells (see `glow_dialects.core.extent`).
     OPEN_SIZES: ClassVar[bool] = False
-    #: Whether its code leaves out nodes whose predicate is false; of others, predicates are dropped.
+    #: Whether its code looks at the predicates of nodes; of others, they are dropped.
     PREDICATED: ClassVar[bool] = False
+    #: Whether nodes of one predicate become a program of their own, which a run leaves out, or some rows of.
+    SKIPS: ClassVar[bool] = False
 
     def __init__(self, threads: int = 1) -> None:
         if not isinstance(threads, int) or not 1 <= threads <= MOST_THREADS:  # pyright: ignore[reportUnnecessaryIsInstance]

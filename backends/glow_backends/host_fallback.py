@@ -6,12 +6,12 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation
 
 from glow_backends.base import Backend, Program, get_backend
-from glow_backends.parts import PartsProgram, check_states, part_of, ports_of
+from glow_backends.parts import Part, PartsProgram, check_states, compiled_part, ports_of
 from glow_dialects.core.errors import CompileError
 from glow_dialects.core.graph_op import GraphOp
-from glow_dialects.ops.module import functions
+from glow_dialects.ops.module import FuncOp, functions
 from glow_passes.partition.nodes import node_graph
-from glow_passes.partition.split import partition_of, split
+from glow_passes.partition.split import extract, partition_of, split
 from glow_passes.partition.support import by_support
 
 
@@ -51,5 +51,9 @@ class HostFallback(Backend):
         made = split(every[0], [part for part, _ in plan])
         check_states(made, f"backend {self.name}")
         where = [backends[partition_of(f) or 0] for f in made]
-        parts = [part_of(f, (self.device, self.host)[at]) for f, at in zip(made, where, strict=True)]
+        parts = [self.part(f, (self.device, self.host)[at]) for f, at in zip(made, where, strict=True)]
         return PartsProgram(parts, inputs, outputs)
+
+    def part(self, function: FuncOp, backend: Backend) -> Part:
+        """The program of some nodes."""
+        return Part(backend.name, compiled_part(extract(function), backend))

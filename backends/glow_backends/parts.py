@@ -15,7 +15,6 @@ from glow_dialects.core.types import Array
 from glow_dialects.dialects import context
 from glow_dialects.ops.module import FuncOp, GetOp, PlaceholderOp, SaveOp
 from glow_passes.instr.simulate import Timeline
-from glow_passes.partition.split import extract
 from glow_passes.pipeline import PassRunner
 
 
@@ -27,11 +26,10 @@ class Part:
     program: Program
 
 
-def part_of(function: FuncOp, backend: Backend) -> Part:
-    """Compile a function, which `split` made, for a backend."""
-    module = extract(function)
+def compiled_part(module: ModuleOp, backend: Backend) -> Program:
+    """The program of a module that `extract` made."""
     PassRunner(context()).run(module, [p for _, passes in phases(backend) for p in passes])
-    return Part(backend.name, backend.consume(module))
+    return backend.consume(module)
 
 
 class PartsProgram(Program):

@@ -173,6 +173,13 @@ class GraphOp(Operator):
         """(least, largest) where the result is operand 0 between them and nothing else."""
         return None
 
+    def set_predicate(self, value: SSAValue | None) -> None:
+        """Put the node under a predicate in place of the one that it has, or under none."""
+        sizes = [len(self.operand_group(name)) for name, _ in self.operand_groups()]
+        properties = {n: a for n, a in self.properties.items() if n != SEGMENTS}
+        self.operands = [*list(self.operands)[: sum(sizes)], *([] if value is None else [value])]
+        self.properties = self.normalized([*sizes, int(value is not None)], properties)
+
     # --- verification ------------------------------------------------------------------------
     def verify_(self) -> None:
         check_in_function(self)

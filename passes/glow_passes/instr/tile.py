@@ -1,4 +1,4 @@
-"""glow-tile: instructions as loops over tiles in a device's memory, by what their operators say of their loops."""
+"""glow-tile: instructions as loops over tiles in a device's memory, by what operators say of their loops."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from glow_passes.instr.tiles import Place, Tiler
 
 
 class Cut(NamedTuple):
-    """Turns of a loop that are alike: where each begins, its size, and paddings of its windows at both ends."""
+    """Tiles of a loop that are alike: where each begins, its size, and its windows' paddings at both ends."""
 
     starts: range
     size: int
@@ -72,7 +72,7 @@ class Plan:
         ]
 
     def fitting(self, room: int) -> tuple[int, ...] | None:
-        """The largest tiles that take at most `room` bytes, cut at the outermost loops; None: there are none."""
+        """The largest tiles of at most `room` bytes, cut at the outermost loops; None: there are none."""
         sizes = list(self.iteration.sizes)
         for loop in self.loops:
             if self.bytes(sizes) <= room:
@@ -166,7 +166,7 @@ def tile_to_fit(op: InstrOp, space: str, room: int) -> bool:
     if sizes is None:
         least = plan.bytes([1 if i in plan.loops else n for i, n in enumerate(plan.iteration.sizes)])
         raise CompileError(
-            f"{op.name} of {op.operands[0].type}: the smallest tile takes {least} bytes, memory '{space}' has "
+            f"{op.name} of {op.operands[0].type}: the smallest tile takes {least} bytes, and memory '{space}' has "
             f"room for {room}; run the operator elsewhere (supports), or give it more of the memory"
         )
     return tile(op, space, sizes)
