@@ -14,7 +14,7 @@ from glow_dialects.core.extent import is_open
 from glow_dialects.core.graph_op import GraphOp
 from glow_dialects.core.types import Array, shape_of
 from glow_dialects.dialects import context
-from glow_dialects.ops.module import FuncOp, functions, lookup, placeholders
+from glow_dialects.ops.module import FuncOp, PlaceholderOp, functions, lookup, placeholders
 from glow_passes.lower.drop_predicates import DropPredicatesPass
 from glow_passes.partition.nodes import node_graph
 from glow_passes.partition.predicates import by_predicate, for_rows, predicate_of
@@ -25,7 +25,7 @@ _GROUPS = 8
 """Rows are computed in groups of this part of all of them, where at most half of them are needed."""
 
 _ROWS_WORK = 20_000_000
-"""Arithmetic operations of a part, some 0.2 ms, below which gathering rows takes what leaving out others saves."""
+"""Operations of a part, some 0.2 ms, below which gathering rows takes what leaving out others saves."""
 
 
 @dataclass(frozen=True)
@@ -98,7 +98,7 @@ def _part(function: FuncOp, backend: Backend) -> PredicatedPart:
     if len(names) != 1:
         return PredicatedPart(backend.name, program)
     target = lookup(function, *names)
-    assert target is not None
+    assert isinstance(target, PlaceholderOp)
     shape, rows = shape_of(target.type), None
     work = sum(op.work() for op in function.walk() if isinstance(op, GraphOp))
     if shape and shape[0] > 1 and work >= _ROWS_WORK:

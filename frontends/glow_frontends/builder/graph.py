@@ -113,8 +113,8 @@ class GraphBuilder(Math, Shapes, Networks):
     def predicated(self, predicate: Value) -> Generator[None]:
         """`with g.predicated(p): ...`: results of the operators inside matter only where p is true.
 
-        p is one boolean, or one for each sample: then operators on as many samples, first, are meant. Backends
-        may leave the others out, whose results are anything; inner predicates count before outer ones.
+        p is one boolean, or one for each sample: then operators on as many samples, first, are meant.
+        Backends may leave out what does not matter, which is anything then. Inner predicates come first.
         ShapeError for a p of another form.
         """
         shape = shape_of(predicate.ssa)

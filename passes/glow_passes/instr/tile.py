@@ -166,8 +166,8 @@ def tile_to_fit(op: InstrOp, space: str, room: int) -> bool:
     if sizes is None:
         least = plan.bytes([1 if i in plan.loops else n for i, n in enumerate(plan.iteration.sizes)])
         raise CompileError(
-            f"{op.name} of {op.operands[0].type}: the smallest tile takes {least} bytes, and memory '{space}' has "
-            f"room for {room}; run the operator elsewhere (supports), or give it more of the memory"
+            f"{op.name} of {op.operands[0].type}: the smallest tile takes {least} bytes, and memory "
+            f"'{space}' has room for {room}; run the operator elsewhere (supports), or give it more of it"
         )
     return tile(op, space, sizes)
 

@@ -26,8 +26,9 @@ def predicate_of(op: Operation) -> str | None:
 
 def _placeholder(value: SSAValue) -> str | None:
     owner = value.owner
-    known = isinstance(owner, GetOp) and isinstance(owner.target(), PlaceholderOp)
-    return owner.symbol.root_reference.data if known else None
+    if isinstance(owner, GetOp) and isinstance(owner.target(), PlaceholderOp):
+        return owner.symbol.root_reference.data
+    return None
 
 
 def has_predicates(module: ModuleOp) -> bool:
@@ -107,7 +108,7 @@ class _Rows:
             self.changed.add(Rewriter.replace_value_with_new_type(result, kind))
 
     def apart(self, op: GraphOp) -> bool:
-        """Whether row i of each result depends on rows i of the operands that have rows, and on nothing more."""
+        """Whether row i of each result depends on no other rows of the operands that have rows."""
         if any((shape_of(r) or (0,))[0] != self.rows for r in op.results):
             return False
         if isinstance(op, ReshapeOp):
