@@ -188,8 +188,10 @@ class Backend(ABC):
     options: Mapping[str, Any] = MappingProxyType({})
     #: Whether it compiles modules with sizes that only the run tells (see `glow_dialects.core.extent`).
     OPEN_SIZES: ClassVar[bool] = False
-    #: Whether its code leaves out nodes whose predicate is false; of others, predicates are dropped.
+    #: Whether its code looks at the predicates of nodes; of others, they are dropped.
     PREDICATED: ClassVar[bool] = False
+    #: Whether nodes of one predicate become a program of their own, which a run leaves out, or some rows of.
+    SKIPS: ClassVar[bool] = False
 
     def __init__(self, threads: int = 1) -> None:
         if not isinstance(threads, int) or not 1 <= threads <= MOST_THREADS:  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -224,6 +226,10 @@ class Backend(ABC):
 
     def instr_passes(self) -> Sequence[ModulePass]:
         """Target-specific passes on the instructions; then dead code goes and each memory is planned."""
+        return ()
+
+    def planned_passes(self) -> Sequence[ModulePass]:
+        """Target-specific passes that find every buffer's place in its memory, and leave it there."""
         return ()
 
     @classmethod
@@ -280,9 +286,20 @@ class Backend(ABC):
         """Those of such features that this machine lacks."""
         return [n for n in needs if n not in self.needs()]
 
-    @abstractmethod
     def compile(self, module: ModuleOp, function: str = "main") -> Program:
         """Code for a planned instruction function of `module`."""
+        return self.compile_graph(module, function)
+
+    def compile_graph(self, module: ModuleOp, function: str = "main") -> Program:
+        """Code for a graph function, as `graph_passes` leave it: a backend that defines this in place of
+        `compile` needs no instructions, and its operators need none.
+        """
+        raise UnsupportedError(f"backend {self.name} defines neither compile nor compile_graph")
+
+    @classmethod
+    def compiles_graphs(cls) -> bool:
+        """Whether it takes graph functions, not instructions."""
+        return cls.compile_graph is not Backend.compile_graph
 
     def compile_timed(self, module: ModuleOp, function: str = "main") -> Program:
         """`compile` of a program that tells when its `steps` were done, where the backend can tell."""
@@ -425,8 +442,14 @@ def _ours_last() -> list[tuple[str, type[Backend]]]:
 def get_backend(name: str, **options: Any) -> Backend:
     """The backend called `name`, with `options`, which may stand behind the name: `npu{hide=false}`.
 
+    `npu+cpu` is `HostFallback`: the first for what it supports, the second for the rest.
     UnsupportedError lists the backends that there are, or the options of this one.
     """
+    device, plus, host = name.rpartition("+")
+    if plus and host.count("{") == host.count("}"):
+        from glow_backends.host_fallback import HostFallback
+
+        return HostFallback(device, host, **options)
     if "{" in name:
         name, written = _written(name)
         options = {**options, **written}

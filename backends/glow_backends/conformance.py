@@ -21,8 +21,8 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 
 from glow_backends.base import Backend
-from glow_backends.declare_memories import instr_passes
 from glow_backends.legalize import LegalizePass
+from glow_backends.phases import instruction_phases
 from glow_dialects.core.builder import Builder
 from glow_dialects.core.graph_op import GraphOp
 from glow_dialects.core.sample import Sample
@@ -30,7 +30,6 @@ from glow_dialects.core.types import Array, element_of, typed
 from glow_dialects.dialects import context
 from glow_dialects.ops import CARDS
 from glow_dialects.ops.module import ConstantOp, FuncOp, GetOp, PlaceholderOp, SaveOp, functions
-from glow_passes.pipeline import INSTR, LOWER
 
 Status = Literal["agrees", "differs", "fails", "declined"]
 
@@ -122,7 +121,8 @@ def check_case(backend: Backend, case: Case, binding: Binding = "inputs") -> Out
             return outcome("declined", message=f"needs {op.name}")
     try:
         expected = expected_results(case.sample)
-        for passes in (backend.graph_passes(), LOWER, instr_passes(backend), INSTR):
+        _apply(ctx, module, backend.graph_passes())
+        for _, passes in instruction_phases(backend):
             _apply(ctx, module, passes)
         program = backend.compile(module)
         worst = 0.0

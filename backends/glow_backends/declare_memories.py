@@ -2,23 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.passes import ModulePass
 
 from glow_backends.base import Backend
 from glow_backends.named import BackendSpec
 from glow_dialects.instr.memory import instr_functions
 from glow_passes.contract import InstructionPass
-
-
-def instr_passes(backend: Backend) -> Sequence[ModulePass]:
-    """A backend's passes on instructions, which find its memories declared."""
-    own = backend.instr_passes()
-    return (DeclareMemoriesPass(backend), *own) if backend.memories() else own
 
 
 @dataclass(frozen=True)

@@ -28,12 +28,20 @@ class LegalizePass(BackendSpec, GraphPass):
         for function in functions(op):
             decompose(function, self.backend.supports)
             for node in function.walk():
-                if isinstance(node, GraphOp) and node.INSTR is None and not node.VIEW and node.results:
+                if isinstance(node, GraphOp) and node.results and not self.can_take(node):
                     self.refuse(node)
 
+    def can_take(self, node: GraphOp) -> bool:
+        """Whether there is a way from the node to the backend's code."""
+        if self.backend.compiles_graphs():
+            return self.backend.supports(node)
+        return node.INSTR is not None or node.VIEW
+
     def refuse(self, node: GraphOp) -> None:
-        """UnsupportedError for a node that has no instruction, so that no backend of instructions runs it."""
+        """UnsupportedError for a node that has no instruction, or that no backend of graphs runs."""
         who = f"backend {self.backend.name}{package_of(type(self.backend))}"
+        if self.backend.compiles_graphs():
+            raise UnsupportedError(f"{who} does not run {node.name}, nor what it is made of")
         if not node.can_decompose():
             raise UnsupportedError(f"{who}: {node.name} has neither an instruction nor a decomposition")
         raise UnsupportedError(

@@ -16,6 +16,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from glow_dialects.core.definition import SEGMENTS, declared, define
 from glow_dialects.core.instr_op import InstrOp, instruction_of
+from glow_dialects.core.iteration import Iteration, pointwise
 from glow_dialects.core.layer_axes import LayerAxes
 from glow_dialects.core.operator import Operator, required_properties
 from glow_dialects.core.order import check_in_function
@@ -162,9 +163,22 @@ class GraphOp(Operator):
         weights = shape_of(self.operands[1])
         return 2 * elements * math.prod(weights) // max(weights[axes.outputs], 1)
 
+    def iteration(self) -> Iteration | None:
+        """The loops that it stands for, and the part of each tensor in a turn; None where it is not told."""
+        if not self.DATA_PARALLEL or self.regions or len(self.results) != 1:
+            return None
+        return pointwise(shape_of(self.results[0]), map(shape_of, self.operands))
+
     def clamp_limits(self) -> tuple[float, float] | None:
         """(least, largest) where the result is operand 0 between them and nothing else."""
         return None
+
+    def set_predicate(self, value: SSAValue | None) -> None:
+        """Put the node under a predicate in place of the one that it has, or under none."""
+        sizes = [len(self.operand_group(name)) for name, _ in self.operand_groups()]
+        properties = {n: a for n, a in self.properties.items() if n != SEGMENTS}
+        self.operands = [*list(self.operands)[: sum(sizes)], *([] if value is None else [value])]
+        self.properties = self.normalized([*sizes, int(value is not None)], properties)
 
     # --- verification ------------------------------------------------------------------------
     def verify_(self) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
 from enum import Enum
 from functools import cache
 from typing import Any, ClassVar, TypeGuard, TypeVar
@@ -16,6 +17,7 @@ from xdsl.traits import EffectInstance, MemoryEffect, MemoryEffectKind
 from xdsl.utils.exceptions import VerifyException
 
 from glow_dialects.core.definition import PREDICATE, SEGMENTS, declared, define, segmented
+from glow_dialects.core.iteration import Iteration
 from glow_dialects.core.operator import Operator
 from glow_dialects.core.order import check_in_function
 from glow_dialects.core.token import TOKEN
@@ -155,8 +157,9 @@ class InstrOp(Operator):
         if self.GRAPH_OP is not None:
             self._verify_as(self.GRAPH_OP)
 
-    def _verify_as(self, node: type[Operator]) -> None:
-        """Check the buffers against the graph operator's shape inference."""
+    @contextmanager
+    def as_node(self, node: type[Operator]) -> Generator[Operator]:
+        """The graph operator on tensors like the buffers, to be asked about it."""
         fakes = [_Fake(typed(v)) for a, v in self.accesses() if a is Access.IN]
         sizes = [len(self.operand_group(n)) for n, _ in node.operand_groups()] + [
             len(self.operand_group(PREDICATE))
@@ -166,12 +169,25 @@ class InstrOp(Operator):
         regions = [self.detach_region(0) for _ in self.regions]  # lent
         probe = node.create(operands=fakes, result_types=outs, properties=properties, regions=regions)
         try:
-            expected = probe.infer()
-            probe.check()
+            yield probe
         finally:
             probe.operands = ()
             for region in regions:
                 self.add_region(probe.detach_region(region))
+
+    def iteration(self) -> Iteration | None:
+        """That of the graph operator (see `GraphOp.iteration`); None where there is none, or a predicate."""
+        node: Any = self.GRAPH_OP
+        if node is None or self.predicate is not None:
+            return None
+        with self.as_node(node) as probe:
+            return probe.iteration()  # pyright: ignore[reportAttributeAccessIssue]
+
+    def _verify_as(self, node: type[Operator]) -> None:
+        """Check the buffers against the graph operator's shape inference."""
+        with self.as_node(node) as probe:
+            expected = probe.infer()
+            probe.check()
         if expected is None:
             return
         actual = [v.type for v in self.written()]

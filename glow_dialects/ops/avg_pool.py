@@ -11,6 +11,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from glow_dialects.core.builder import Builder
 from glow_dialects.core.graph_op import graph_op
+from glow_dialects.core.iteration import Iteration
 from glow_dialects.core.properties import bool_prop
 from glow_dialects.core.sample import Sample, random
 from glow_dialects.core.types import Array, Tensor, tensor
@@ -42,6 +43,9 @@ class AvgPoolOp(PoolOp):
     def infer(self) -> Sequence[Attribute]:
         check_float(self.name, self.input)
         return [self.pooled(self.input)]
+
+    def iteration(self) -> Iteration | None:
+        return self.pool_iteration(self.input)
 
     def backward(self, dy: SSAValue, b: Builder) -> Sequence[SSAValue | None]:
         return [b(AvgPoolBackwardOp(dy, results=self.input.type, **self.window_properties()))]

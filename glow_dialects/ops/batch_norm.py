@@ -12,6 +12,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from glow_dialects.core.builder import Builder
 from glow_dialects.core.graph_op import PureOp, graph_op
+from glow_dialects.core.iteration import Along, Iteration, loops
 from glow_dialects.core.properties import check_choice, float_prop, str_prop
 from glow_dialects.core.sample import Sample, random
 from glow_dialects.core.term import Term
@@ -85,6 +86,11 @@ class BatchNormOp(_BatchNorm):
     mean = operand_def(Tensor)
     variance = operand_def(Tensor)
     result = result_def(Tensor)
+
+    def iteration(self) -> Iteration | None:
+        shape = shape_of(self.input)
+        vectors = ((Along(self.channel),),) * 4
+        return Iteration(shape, (loops(len(shape)),), (loops(len(shape)), *vectors))
 
     def decompose(self, b: Builder) -> Sequence[SSAValue]:
         # factor = scale / sqrt(variance + epsilon); input factor + (bias - mean factor)

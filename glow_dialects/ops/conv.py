@@ -9,6 +9,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from glow_dialects.core.builder import Builder
 from glow_dialects.core.graph_op import graph_op
+from glow_dialects.core.iteration import Iteration
 from glow_dialects.core.layer_axes import LayerAxes
 from glow_dialects.core.sample import Sample, random
 from glow_dialects.core.types import Array, present, shape_of
@@ -49,6 +50,9 @@ class ConvOp(ConvolutionOp):
             if shape_of(value) != (out,):
                 raise VerifyException(f"{self.name}: bias is {value.type} for {out} output channels")
         return [self.window_result(self.input, self.kernel, out)]
+
+    def iteration(self) -> Iteration | None:
+        return self.conv_iteration()
 
     def backward(self, dy: SSAValue, b: Builder) -> Sequence[SSAValue | None]:
         from glow_dialects.ops.conv_backward_weights import ConvBackwardWeightsOp

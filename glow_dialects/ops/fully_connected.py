@@ -10,6 +10,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from glow_dialects.core.builder import Builder
 from glow_dialects.core.graph_op import PureOp, graph_op
+from glow_dialects.core.iteration import Iteration, product
 from glow_dialects.core.layer_axes import LayerAxes
 from glow_dialects.core.products import matmul
 from glow_dialects.core.sample import Sample, random
@@ -46,6 +47,10 @@ class FullyConnectedOp(PureOp):
             if shape_of(value) != (columns,) or element_of(value) != element_of(self.input):
                 raise VerifyException(f"{self.name}: bias is {value.type} for {columns} columns")
         return [tensor((shape_of(self.input)[0], columns), element_of(self.input))]
+
+    def iteration(self) -> Iteration | None:
+        vectors = len(self.operands) - 2
+        return product(shape_of(self.input), shape_of(self.weights), shape_of(self.result), vectors)
 
     def decompose(self, b: Builder) -> Sequence[SSAValue]:
         product = b(MatmulOp(self.input, self.weights))

@@ -11,6 +11,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from glow_dialects.core.builder import Builder
 from glow_dialects.core.graph_op import PureOp, graph_op
+from glow_dialects.core.iteration import Iteration, pointwise
 from glow_dialects.core.properties import check_axis, float_prop, int_prop
 from glow_dialects.core.sample import Sample, random
 from glow_dialects.core.term import Term
@@ -31,6 +32,10 @@ class _Trailing(PureOp):
     def axes(self) -> tuple[int, ...]:
         """The normalised axes."""
         return tuple(range(self.axis, len(shape_of(self.operands[0]))))
+
+    def iteration(self) -> Iteration | None:
+        shape = shape_of(self.operands[0])
+        return pointwise(shape, map(shape_of, self.operands), self.axes) if len(self.results) == 1 else None
 
     def infer(self) -> Sequence[Attribute]:
         input = self.operands[0]

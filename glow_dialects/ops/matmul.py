@@ -10,6 +10,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from glow_dialects.core.builder import Builder
 from glow_dialects.core.graph_op import GraphOp, PureOp, graph_op
+from glow_dialects.core.iteration import Iteration, product
 from glow_dialects.core.layer_axes import LayerAxes
 from glow_dialects.core.products import matmul
 from glow_dialects.core.sample import Sample, random
@@ -56,6 +57,9 @@ class MatmulOp(PureOp):
         check_product(self, self.lhs, self.rhs)
         return [tensor((shape_of(self.lhs)[0], shape_of(self.rhs)[1]), element_of(self.lhs))]
 
+    def iteration(self) -> Iteration | None:
+        return product(shape_of(self.lhs), shape_of(self.rhs), shape_of(self.result))
+
     def backward(self, dy: SSAValue, b: Builder) -> Sequence[SSAValue | None]:
         # lhsG = outG rhs^T, rhsG = lhs^T outG
         return [b(MatmulOp(dy, swapped(self.rhs, b))), b(MatmulOp(swapped(self.lhs, b), dy))]
@@ -82,6 +86,9 @@ class BatchMatmulOp(PureOp):
         lhs, rhs = shape_of(self.lhs), shape_of(self.rhs)
         batch = broadcast_shapes(lhs[:-2], rhs[:-2])
         return [tensor((*batch, lhs[-2], rhs[-1]), element_of(self.lhs))]
+
+    def iteration(self) -> Iteration | None:
+        return product(shape_of(self.lhs), shape_of(self.rhs), shape_of(self.result))
 
     def backward(self, dy: SSAValue, b: Builder) -> Sequence[SSAValue | None]:
         left = b(BatchMatmulOp(dy, swapped(self.rhs, b)))

@@ -14,6 +14,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from glow_dialects.core.builder import Builder
 from glow_dialects.core.graph_op import graph_op
+from glow_dialects.core.iteration import Iteration
 from glow_dialects.core.sample import Sample, random
 from glow_dialects.core.term import Term
 from glow_dialects.core.types import Array, Tensor, dtype_of, shape_of, tensor
@@ -78,6 +79,9 @@ class MaxPoolOp(_MaxPool):
     name = "glow.max_pool"
     MOVES_ELEMENTS = True
     CHEAP = True
+
+    def iteration(self) -> Iteration | None:
+        return self.pool_iteration(self.input)
 
     def reference(self, result: Array, input: Array) -> None:
         last = self.layout == "NHWC"

@@ -6,6 +6,7 @@ import numpy as np
 from xdsl.irdl import operand_def, result_def
 
 from glow_dialects.core.graph_op import graph_op
+from glow_dialects.core.iteration import Iteration
 from glow_dialects.core.properties import bool_prop
 from glow_dialects.core.sample import Sample, random
 from glow_dialects.core.types import (
@@ -39,6 +40,9 @@ class QuantizedAvgPoolOp(RequantizingOp, PoolOp):
     def check(self) -> None:
         per_tensor(self, self.input)
         self.check_result(shape_of(self.pooled(self.input)))
+
+    def iteration(self) -> Iteration | None:
+        return self.pool_iteration(self.input)
 
     def reference(self, result: Array, input: Array) -> None:
         to, source = quantized_type(self.operands[0]), quantized_type(self.operands[1])

@@ -7,6 +7,7 @@ from xdsl.dialects.builtin import i32
 from xdsl.utils.exceptions import VerifyException
 
 from glow_dialects.core.graph_op import graph_op
+from glow_dialects.core.iteration import Iteration
 from glow_dialects.core.sample import Sample, random
 from glow_dialects.core.types import (
     Array,
@@ -57,6 +58,9 @@ class QuantizedConvOp(RequantizingOp, ConvolutionOp):
                 raise VerifyException(f"{self.name}: bias is {value.type}, expected {out} x i32")
         shape = shape_of(self.window_result(self.input, self.kernel, out))
         self.check_result(shape, real=True)
+
+    def iteration(self) -> Iteration | None:
+        return self.conv_iteration()
 
     def reference(self, result: Array, input: Array, filter: Array, bias: Array | None) -> None:
         source, weights = quantized_type(self.operands[1]), quantized_type(self.operands[2])

@@ -8,6 +8,7 @@ from xdsl.irdl import operand_def, opt_operand_def, result_def
 from xdsl.utils.exceptions import VerifyException
 
 from glow_dialects.core.graph_op import graph_op
+from glow_dialects.core.iteration import Iteration, product
 from glow_dialects.core.sample import Sample, random
 from glow_dialects.core.types import (
     Array,
@@ -54,6 +55,10 @@ class IntegerProductOp(RequantizingOp):
             if value.type != tensor(columns[1:], i32):
                 raise VerifyException(f"{self.name}: bias is {value.type} for {columns[1]} columns")
         self.check_result((rows[0], columns[1]), real=True)
+
+    def iteration(self) -> Iteration | None:
+        vectors = len(self.operands) - 2
+        return product(shape_of(self.input), shape_of(self.weights), shape_of(self.result), vectors)
 
     def reference(self, result: Array, input: Array, weights: Array, bias: Array | None) -> None:
         source, kind = quantized_type(self.operands[1]), quantized_type(self.operands[2])

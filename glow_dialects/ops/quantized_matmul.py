@@ -7,6 +7,7 @@ from xdsl.irdl import operand_def, result_def
 from xdsl.utils.exceptions import VerifyException
 
 from glow_dialects.core.graph_op import graph_op
+from glow_dialects.core.iteration import Iteration, product
 from glow_dialects.core.sample import Sample, random
 from glow_dialects.core.types import (
     Array,
@@ -50,6 +51,9 @@ class QuantizedMatmulOp(RequantizingOp):
             raise VerifyException(f"{self.name}: {self.lhs.type} does not meet {self.rhs.type}")
         batch = broadcast_shapes(lhs[:-2], rhs[:-2])
         self.check_result((*batch, lhs[-2], rhs[-1]), real=True)
+
+    def iteration(self) -> Iteration | None:
+        return product(shape_of(self.lhs), shape_of(self.rhs), shape_of(self.result))
 
     def reference(self, result: Array, lhs: Array, rhs: Array) -> None:
         left, right = quantized_type(self.operands[1]), quantized_type(self.operands[2])

@@ -13,6 +13,7 @@ from xdsl.irdl import operand_def, result_def
 
 from glow_dialects.core.builder import Builder
 from glow_dialects.core.graph_op import PureOp, graph_op, is_overridden
+from glow_dialects.core.iteration import Iteration, loops
 from glow_dialects.core.properties import bool_prop, check_axes, ints_prop
 from glow_dialects.core.sample import Sample, random
 from glow_dialects.core.term import Term
@@ -45,6 +46,12 @@ class ReductionOp(PureOp):
         x, axes = self.input, self.axes
         check_axes(self.name, axes, len(shape_of(x)))
         return [tensor(reduced_shape(shape_of(x), axes, self.keepdims), element_of(x))]
+
+    def iteration(self) -> Iteration | None:
+        shape = shape_of(self.input)
+        kept = loops(len(shape), self.axes)
+        result = kept if self.keepdims else tuple(axis for axis in kept if axis is not None)
+        return Iteration(shape, (result,), (kept,))
 
     @property
     def count(self) -> int:

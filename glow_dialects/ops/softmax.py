@@ -10,6 +10,7 @@ from xdsl.irdl import operand_def, result_def
 
 from glow_dialects.core.builder import Builder
 from glow_dialects.core.graph_op import PureOp, graph_op
+from glow_dialects.core.iteration import Iteration, pointwise
 from glow_dialects.core.properties import check_axis, int_prop
 from glow_dialects.core.sample import Sample, random
 from glow_dialects.core.term import Term
@@ -36,6 +37,10 @@ class _AlongAxis(PureOp):
         check_float(self.name, input)
         check_axis(self.name, self.axis, len(shape_of(input)))
         return [input.type]
+
+    def iteration(self) -> Iteration | None:
+        shape = shape_of(self.operands[0])
+        return pointwise(shape, [shape_of(v) for v in self.operands], (self.axis,))
 
 
 @graph_op

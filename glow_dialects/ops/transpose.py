@@ -11,6 +11,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from glow_dialects.core.builder import Builder
 from glow_dialects.core.graph_op import PureOp, graph_op
+from glow_dialects.core.iteration import Along, Iteration, loops
 from glow_dialects.core.properties import ints_prop
 from glow_dialects.core.sample import Sample, random
 from glow_dialects.core.types import Array, Tensor, element_of, shape_of, tensor
@@ -34,6 +35,11 @@ class TransposeOp(PureOp):
                 f"glow.transpose: permutation {list(order)} does not order the axes of {self.input.type}"
             )
         return [tensor([shape[i] for i in order], element_of(self.input))]
+
+    def iteration(self) -> Iteration | None:
+        shape = shape_of(self.result)
+        follows = [Along(self.permutation.index(axis)) for axis in range(len(shape))]
+        return Iteration(shape, (loops(len(shape)),), (tuple(follows),))
 
     def gradient(self, grads: Sequence[SSAValue | None], b: Builder) -> Sequence[SSAValue | None]:
         return [b(TransposeOp(grads[0], permutation=inverse(self.permutation)))]

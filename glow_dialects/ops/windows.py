@@ -17,6 +17,7 @@ from xdsl.irdl import operand_def, opt_operand_def, result_def
 from xdsl.utils.exceptions import VerifyException
 
 from glow_dialects.core.graph_op import OperandLike, PureOp
+from glow_dialects.core.iteration import Along, Axes, Iteration, loops
 from glow_dialects.core.products import exact
 from glow_dialects.core.properties import check_choice, int_prop, ints_prop, str_prop
 from glow_dialects.core.types import Array, Tensor, element_of, is_float, shape_of, tensor
@@ -67,6 +68,14 @@ class WindowOp(PureOp):
     def spatial_axes(self, rank: int) -> tuple[int, ...]:
         """Positions of the spatial axes."""
         return tuple(range(1, rank - 1) if self.layout == "NHWC" else range(2, rank))
+
+    def window_axes(self, others: Axes, kernel: Sequence[int]) -> Axes:
+        """The dimensions of an input whose windows follow the loops of the result's spatial ones."""
+        axes = list(others)
+        for i, axis in enumerate(self.spatial_axes(len(axes))):
+            window = (kernel[i] - 1) * self.dilations[i] + 1
+            axes[axis] = Along(axis, self.strides[i], window, self.pads[i])
+        return tuple(axes)
 
     def window_properties(self) -> dict[str, Any]:
         """This operator's window as properties of another one's."""
@@ -122,6 +131,14 @@ class PoolOp(WindowOp):
         self.check_window(len(shape_of(input)), kernel)
         return self.window_result(input, kernel, self.sizes(input)[1])
 
+    def pool_iteration(self, input: SSAValue) -> Iteration:
+        """A loop for each dimension of the result; windows of `input` along the spatial ones."""
+        shape = shape_of(self.results[0])
+        axes = self.spatial_axes(len(shape))
+        return Iteration(
+            shape, (loops(len(shape)),), (self.window_axes(loops(len(shape)), self.kernel),), axes
+        )
+
 
 class ConvolutionOp(WindowOp):
     """A window of the filter's sizes over all channels of a group; `bias` has an element a channel."""
@@ -136,6 +153,27 @@ class ConvolutionOp(WindowOp):
     def kernel(self) -> tuple[int, ...]:
         """Spatial sizes of the filter."""
         return self.sizes(self.filter)[2]
+
+    def conv_iteration(self) -> Iteration | None:
+        """The result's dimensions, and of one group the input channels, which are summed.
+
+        Where each channel is a group of its own, input and result follow one loop.
+        """
+        shape, rank = shape_of(self.results[0]), len(shape_of(self.input))
+        channel = rank - 1 if self.layout == "NHWC" else 1
+        _, inner, _ = self.sizes(self.filter)
+        own = inner == 1 and self.group == shape[channel]
+        if self.group != 1 and not own:
+            return None
+        inputs: list[Along | None] = list(loops(rank))
+        filters: list[Along | None] = [Along(channel), *(None for _ in range(rank - 1))]
+        if not own:
+            inputs[channel] = filters[channel] = Along(rank)
+        operands = [self.window_axes(tuple(inputs), self.kernel), tuple(filters)]
+        vectors = [(Along(channel),) for _ in self.operands[2:]]
+        sizes = shape if own else (*shape, inner)
+        counts = (("group", channel),) if own else ()
+        return Iteration(sizes, (loops(rank),), (*operands, *vectors), self.spatial_axes(rank), counts)
 
     def check_filter(self) -> None:
         """Raise unless input and filter are of one rank and element type and the window fits."""

@@ -23,6 +23,7 @@ def all_passes() -> dict[str, type[ModulePass]]:
     from glow_passes.instr.plan_memory import PlanMemoryPass
     from glow_passes.instr.share_buffers import ShareBuffersPass
     from glow_passes.instr.shrink_lives import ShrinkLivesPass
+    from glow_passes.instr.tile import TilePass
     from glow_passes.instr.unroll import UnrollPass
     from glow_passes.lower.decompose import DecomposePass
     from glow_passes.lower.drop_predicates import DropPredicatesPass
@@ -46,6 +47,7 @@ def all_passes() -> dict[str, type[ModulePass]]:
         ShrinkLivesPass,
         PlanMemoryPass,
         UnrollPass,
+        TilePass,
         OneMemoryPass,
         PartitionPass,
     )

@@ -14,6 +14,7 @@ from glow_backends.base import Backend, Program, get_backend
 from glow_dialects.core.errors import CompileError, GlowError, UnsupportedError
 from glow_dialects.core.forks import ForkLock
 from glow_passes.fn.outline_control import has_control
+from glow_passes.partition.predicates import has_predicates
 from glow_runtime.lowering import Phases, Progress, lower, quiet_gc
 from glow_runtime.weights import resources
 
@@ -62,6 +63,11 @@ def _compiled(
         from glow_runtime.control import ControlProgram  # few programs need all that it imports
 
         return ControlProgram(module, chosen)
+    if chosen.SKIPS and steps is None and has_predicates(module):
+        from glow_backends.predicated import predicated  # as few programs need it
+
+        if (program := predicated(module, chosen)) is not None:
+            return program
     work = module if own else module.clone()
     stages = lower(work, chosen, verify, progress, ctx, steps)
     if progress is not None:

@@ -12,12 +12,10 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 
 from glow_backends.base import Backend
-from glow_backends.declare_memories import instr_passes
-from glow_backends.legalize import LegalizePass
+from glow_backends.phases import phases
 from glow_dialects.dialects import context
 from glow_passes.contract import check_order
-from glow_passes.lower.drop_predicates import DropPredicatesPass
-from glow_passes.pipeline import INSTR, LOWER, PassRunner, match_integers, optimize
+from glow_passes.pipeline import PassRunner
 
 Progress = Callable[[str], None]
 #: Names and passes of phases, in order.
@@ -34,38 +32,6 @@ def quiet_gc() -> Generator[None]:
     finally:
         if enabled:
             gc.enable()
-
-
-def common_phases(backend: Backend) -> Phases:
-    """Phases on the graph that do not depend on where its nodes run."""
-    return [
-        ("drop predicates", () if backend.PREDICATED else (DropPredicatesPass(),)),
-        ("match integers", match_integers()),
-        ("optimize", optimize()),
-    ]
-
-
-def target_phases(backend: Backend) -> Phases:
-    """Phases on the graph for one backend."""
-    return [
-        ("lower", (LegalizePass(backend),)),
-        ("optimize lowered", optimize(lowered=True)),
-        ("target", backend.graph_passes()),
-    ]
-
-
-def instruction_phases(backend: Backend) -> Phases:
-    """Phases from the target's graph to planned instructions."""
-    return [
-        ("generate instructions", LOWER),
-        ("target instructions", instr_passes(backend)),
-        ("plan memory", INSTR),
-    ]
-
-
-def phases(backend: Backend) -> Phases:
-    """Names and passes of every phase, in order."""
-    return [*common_phases(backend), *target_phases(backend), *instruction_phases(backend)]
 
 
 def lower(

@@ -11,8 +11,8 @@ from typing import Any, Self
 from xdsl.passes import ModulePass
 
 from glow_backends.base import Backend, get_backend
+from glow_backends.phases import phases
 from glow_dialects.core.errors import UnsupportedError
-from glow_runtime.lowering import phases
 
 
 @dataclass(frozen=True)

@@ -28,6 +28,7 @@ from glow_dialects.core.errors import (
 from glow_runtime.executable import Executable
 
 if TYPE_CHECKING:
+    from glow_backends.host_fallback import HostFallback
     from glow_compiler import optim
     from glow_compiler.caches import clear_caches
     from glow_compiler.files import save
@@ -55,6 +56,7 @@ _LAZY = {
     "Batching": "glow_runtime.host.batching",
     "ContinuousBatching": "glow_compiler.language_batching",
     "Device": "glow_runtime.devices.device",
+    "HostFallback": "glow_backends.host_fallback",
     "HostManager": "glow_compiler.hosts",
     "Telemetry": "glow_runtime.host.telemetry",
     "Tracer": "glow_runtime.host.tracing",
@@ -111,6 +113,7 @@ __all__ = [
     "Executable",
     "GlowError",
     "GraphBuilder",
+    "HostFallback",
     "HostManager",
     "ImportProblems",
     "LanguageModel",

@@ -13,6 +13,7 @@ from xdsl.dialects.builtin import ModuleOp
 
 from glow_backends.cpu.backend import CpuBackend
 from glow_backends.cpu.select import select
+from glow_backends.phases import phases
 from glow_dialects.core.builder import Builder
 from glow_dialects.core.types import Array, shape_of, tensor, typed
 from glow_dialects.dialects import context
@@ -28,7 +29,6 @@ from glow_dialects.ops.module import (
     functions,
 )
 from glow_passes.pipeline import optimize
-from glow_runtime.lowering import phases
 from glow_tools.common import read_module
 
 

@@ -19,10 +19,10 @@ from xdsl.dialects.builtin import ModuleOp
 from glow_backends.base import ports
 from glow_backends.cpu.backend import CpuBackend
 from glow_backends.cpu.profile import KernelTime, profile
+from glow_backends.phases import phases
 from glow_dialects.core.errors import GlowError
 from glow_dialects.core.location import shortened
 from glow_dialects.instr.memory import InstrFuncOp, instr_functions
-from glow_runtime.lowering import phases
 from glow_tools.bench_race import random_values
 from glow_tools.common import read_module, write_text
 from glow_tools.feeds import load_archive

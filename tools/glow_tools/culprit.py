@@ -13,6 +13,7 @@ from xdsl.printer import Printer
 
 from glow_backends.base import Backend
 from glow_backends.interpreter.modules import run_module
+from glow_backends.phases import phases
 from glow_dialects.core.errors import GlowError
 from glow_dialects.core.instr_op import InstrOp
 from glow_dialects.core.location import names
@@ -22,7 +23,6 @@ from glow_passes.contract import Level, levels_of
 from glow_passes.failure import reason
 from glow_passes.graph.driver import Applied, Budget, counted
 from glow_passes.pipeline import INSTR
-from glow_runtime.lowering import phases
 from glow_tools.closeness import Tolerance, difference
 from glow_tools.context import tool_context
 from glow_tools.reduce_ir import IrCase, reduced

@@ -25,7 +25,7 @@ from glow_passes.pipeline import INSTR, LOWER, TRAIN, optimize
 @cache
 def named(mcpu: str = "host") -> dict[str, tuple[ModulePass, ...]]:
     """The pipelines that `-p` knows by name; `mcpu` is the processor that `cpu` compiles for."""
-    from glow_runtime.lowering import phases
+    from glow_backends.phases import phases
 
     cpu = get_backend("cpu", cpu=mcpu)
     return {
@@ -97,7 +97,7 @@ def parse(text: str, mcpu: str = "host") -> list[ModulePass]:
 
 def _of_backend(spec: ArgSpec, mcpu: str) -> list[ModulePass]:
     """All that `glow.compile` runs for a backend that is named with its options: `npu{hide=false}`."""
-    from glow_runtime.lowering import phases
+    from glow_backends.phases import phases
 
     options = {"cpu": mcpu} if spec.name == "cpu" else {}
     backend = get_backend(str(spec) if spec.parameters else spec.name, **options)

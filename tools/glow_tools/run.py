@@ -21,6 +21,7 @@ from glow_tools.common import (
     add_shape,
     command,
     count_option,
+    fail,
     guarded,
     read_module,
     show_log,
@@ -75,7 +76,8 @@ def _arguments() -> argparse.ArgumentParser:
         help="run on devices: cpu:0, process:1, ...",
     )
     add("--partition", default="", help="partitions: a number, auto, balance or memory=64M (of each device)")
-    add("--timeline", type=Path, metavar="FILE.json", help="with devices: what happened when, for Perfetto")
+    drawn = "what devices, or the units of a backend that counts cycles, did when: for Perfetto, or a picture"
+    add("--timeline", type=Path, metavar="FILE.json|FILE.svg", help=drawn)
     add("--report", action="store_true", help="stages with seconds, kernels, bytes")
     return parser
 
@@ -109,7 +111,7 @@ def _run(a: argparse.Namespace, again: str) -> int:
         a.model = read_module(a.model)
     with console.status("reading the model") as status:
         start = time.perf_counter()
-        hosted = a.device or a.partition or a.timeline
+        hosted = a.device or a.partition or (a.timeline and a.backend == "cpu")
         net: Any = (
             _hosted(a, shapes)
             if hosted
@@ -133,6 +135,8 @@ def _run(a: argparse.Namespace, again: str) -> int:
         _report(net.report())
         timeline = getattr(net, "program", None) and net.program.timeline()
         print(timeline.text() if timeline else "", end="")
+    if a.timeline and not hosted:
+        _draw(net, a)
     if a.iterations:
         times: list[float] = []
         for _ in range(a.iterations):
@@ -147,6 +151,18 @@ def _run(a: argparse.Namespace, again: str) -> int:
     if a.layers:
         return compare_layers(a, feed, again)
     return compare_outputs(a, feed, out) if a.compare else 0
+
+
+def _draw(net: Any, a: argparse.Namespace) -> None:
+    """Write the cycles of a run."""
+    program = getattr(net, "program", None)
+    timeline = program and program.timeline()
+    if timeline is None:
+        fail(f"backend {a.backend} counts no cycles: there is nothing for --timeline")
+    with whole(a.timeline) as temporary:
+        text = timeline.svg() if a.timeline.suffix == ".svg" else timeline.trace()
+        temporary.write_text(text, encoding="utf-8")
+    print(f"{timeline.cycles} cycles, {timeline.stalls} of them waiting; wrote {a.timeline}")
 
 
 def _hosted(a: argparse.Namespace, shapes: dict[str, tuple[int, ...]]) -> HostedModel:

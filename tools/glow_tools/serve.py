@@ -130,7 +130,9 @@ def _run(a: argparse.Namespace) -> int:
 def _telemetry() -> Generator[Tracer]:
     """A tracer that sends spans to a collector, by HTTP."""
     try:
-        from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+        from opentelemetry.exporter.otlp.proto.http.trace_exporter import (  # pyright: ignore[reportMissingImports]
+            OTLPSpanExporter,
+        )
         from opentelemetry.sdk.trace import TracerProvider
         from opentelemetry.sdk.trace.export import BatchSpanProcessor
     except ImportError as error:

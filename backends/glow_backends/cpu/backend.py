@@ -35,6 +35,7 @@ class CpuBackend(Backend):
 
     name = "cpu"
     OPEN_SIZES = True
+    SKIPS = True
 
     def __init__(
         self,

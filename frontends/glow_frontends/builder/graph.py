@@ -9,7 +9,8 @@ net = glow_compiler.compile(g)
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
 
 import numpy as np
 from numpy.typing import DTypeLike
@@ -19,7 +20,7 @@ from glow_dialects.core.attributes import INLINE_BYTES
 from glow_dialects.core.builder import Builder
 from glow_dialects.core.errors import GlowError, ShapeError
 from glow_dialects.core.graph_op import GraphOp
-from glow_dialects.core.types import Array, element_type, tensor
+from glow_dialects.core.types import Array, dtype_of, element_type, shape_of, tensor
 from glow_dialects.ops.module import KINDS, ConstantOp, FuncOp, GetOp, PlaceholderOp, SaveOp
 from glow_frontends.builder.core import Like, Value
 from glow_frontends.builder.math import Math
@@ -107,6 +108,25 @@ class GraphBuilder(Math, Shapes, Networks):
         if given.type != target.type:
             raise ShapeError(f"update: '{target.sym_name.data}' is {target.type}, the value {given.type}")
         self.builder.insert(SaveOp.of(given.ssa, target))
+
+    @contextmanager
+    def predicated(self, predicate: Value) -> Generator[None]:
+        """`with g.predicated(p): ...`: results of the operators inside matter only where p is true.
+
+        p is one boolean, or one for each sample: then operators on as many samples, first, are meant.
+        Backends may leave out what does not matter, which is anything then. Inner predicates come first.
+        ShapeError for a p of another form.
+        """
+        shape = shape_of(predicate.ssa)
+        if dtype_of(predicate.ssa.type) != np.dtype(bool) or len(shape) > 1:
+            raise ShapeError(f"predicated: {predicate.type} is neither a boolean nor one for each sample")
+        first = len(self.builder.inserted)
+        yield
+        for op in self.builder.inserted[first:]:
+            if isinstance(op, GraphOp) and op.operands and op.predicate is None:
+                sizes = {s[:1] for v in (*op.operands, *op.results) if (s := shape_of(v))}
+                if not shape or shape in sizes:
+                    op.set_predicate(predicate.ssa)
 
     def _read(self, symbol: ConstantOp | PlaceholderOp, name: str) -> Value:
         self._declare(symbol, name)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from html import escape
 from typing import NamedTuple
 
 from xdsl.ir import Block, SSAValue
@@ -36,6 +37,17 @@ class Timeline:
     events: list[Event] = field(default_factory=list[Event])
     cycles: int = 0
     stalls: int = 0
+
+    @staticmethod
+    def joined(parts: Sequence[Timeline]) -> Timeline:
+        """Timelines one after another."""
+        whole = Timeline()
+        for part in parts:
+            at = whole.cycles
+            whole.events += [e._replace(start=e.start + at, end=e.end + at) for e in part.events]
+            whole.cycles += part.cycles
+            whole.stalls += part.stalls
+        return whole
 
     def busy(self) -> Counter[str]:
         """The cycles in which each unit worked."""
@@ -76,6 +88,37 @@ class Timeline:
             for number, unit in enumerate(units)
         ]
         return json.dumps({"traceEvents": names + rows})
+
+    def svg(self, width: int = 1000) -> str:
+        """The events as a picture, a row for each unit."""
+        busy, scale = self.busy(), width / max(1, self.cycles)
+        rows: list[str] = []
+        for row, unit in enumerate(sorted(busy)):
+            label = f"{unit}: {busy[unit]} cycles, {100 * busy[unit] / max(1, self.cycles):.0f} %"
+            rows.append(f'<text x="4" y="{30 * row + 20}">{escape(label)}</text>')
+            events = sorted((e for e in self.events if e.unit == unit), key=lambda e: e.start)
+            rows += _boxes(events, scale, 30 * row + 5, COLOURS[row % len(COLOURS)])
+        end = 30 * len(busy) + 20
+        rows.append(f'<text x="250" y="{end}">{self.cycles} cycles, {self.stalls} of them waiting</text>')
+        head = f'<svg xmlns="http://www.w3.org/2000/svg" width="{width + 260}" height="{end + 10}" '
+        return "\n".join([head + 'font-family="sans-serif" font-size="12">', *rows, "</svg>"]) + "\n"
+
+
+COLOURS = ("#4477aa", "#ee6677", "#228833", "#ccbb44", "#66ccee", "#aa3377")
+_NARROW = 0.3
+"""The least width of what is drawn: what ends sooner is left out."""
+
+
+def _boxes(events: Sequence[Event], scale: float, top: int, colour: str) -> Iterator[str]:
+    """The events of one unit, in order."""
+    end = 0.0
+    for event in events:
+        if event.end * scale - end < _NARROW:
+            continue
+        left, end = max(end, event.start * scale), event.end * scale
+        size = f'x="{250 + left:.1f}" y="{top}" width="{end - left:.1f}" height="20"'
+        told = escape(f"{event.name}: {event.start} to {event.end}")
+        yield f'<rect {size} fill="{colour}" stroke="white" stroke-width="0.2"><title>{told}</title></rect>'
 
 
 class Clock:

@@ -7,18 +7,9 @@ from dataclasses import dataclass
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 
-from glow_dialects.core.definition import SEGMENTS
 from glow_dialects.core.graph_op import GraphOp
 from glow_dialects.ops.module import functions
 from glow_passes.contract import GraphPass
-
-
-def drop_predicate(op: GraphOp) -> None:
-    """relu %x pred %p -> relu %x"""
-    sizes = [len(op.operand_group(name)) for name, _ in op.operand_groups()]
-    properties = {n: a for n, a in op.properties.items() if n != SEGMENTS}
-    op.operands = op.operands[:-1]
-    op.properties = op.normalized([*sizes, 0], properties)
 
 
 @dataclass(frozen=True)
@@ -34,4 +25,4 @@ class DropPredicatesPass(GraphPass):
         for function in functions(op):
             for node in function.walk():
                 if isinstance(node, GraphOp) and node.predicate is not None:
-                    drop_predicate(node)
+                    node.set_predicate(None)

@@ -131,7 +131,8 @@ def requantizing_again(
     groups = [op.operand_group(name) for name, _ in op.operand_groups()]
     operands = [values[0] if values else None for values in groups]
     properties = {**plain_properties(op), **changed}
-    return r(type(op)(*operands, results=result or op.results[0].type, **properties))
+    kind = result or op.results[0].type
+    return r(type(op)(*operands, results=kind, predicate=op.predicate, **properties))
 
 
 def narrowed(

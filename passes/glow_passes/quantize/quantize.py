@@ -111,9 +111,10 @@ class Quantizer:
                 continue
             if layer_axes(op) is None and not self.wanted(op.results[0]):
                 continue
-            stored = quantized_form(op, self, Builder.before(op))
+            b = Builder.before(op)
+            stored = quantized_form(op, self, b)
             if stored is not None:
-                self.replace(op, stored)
+                self.replace(op, stored, b)
 
     def _sizes(self, operators: Sequence[GraphOp]) -> Iterator[tuple[Operation, int]]:
         """The layers that are not yet to stay float, and how many products each computes."""
@@ -125,7 +126,7 @@ class Quantizer:
 
     def _stays_float(self, op: GraphOp) -> bool:
         """Whether an operator is none for integers, or one that was asked to be kept."""
-        if not op.results or op.predicate is not None:
+        if not op.results:
             return True
         known = {op.name.removeprefix("glow."), self.names[op.results[0]]}
         reader = _limiter(op.results[0])
@@ -181,13 +182,15 @@ class Quantizer:
             dead.erase()
         return True
 
-    def replace(self, op: GraphOp, stored: SSAValue, b: Builder | None = None) -> None:
-        """Let a stored result, dequantised, stand for the result of `op`."""
-        b = b or Builder.before(op)
+    def replace(self, op: GraphOp, stored: SSAValue, b: Builder) -> None:
+        """Let a stored result, dequantised, stand for the result of `op`; `b` has made what it is made of."""
         old = op.results[0]
         real = b(DequantizeOp(stored, results=old.type))
         real.name_hint = old.name_hint
         hand_on(op, real)
+        for made in b.inserted:
+            if isinstance(made, GraphOp) and made.operands and op.predicate is not None:
+                made.set_predicate(op.predicate)
         self.kinds[real] = quantized_type(stored)
         self.integer.add(real)
         old.replace_all_uses_with(real)

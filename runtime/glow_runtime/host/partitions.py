@@ -13,6 +13,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation
 
 from glow_backends.base import Backend, Port, ports
+from glow_backends.phases import common_phases, instruction_phases, target_phases
 from glow_dialects.core.errors import PartitionError
 from glow_dialects.core.graph_op import GraphOp
 from glow_dialects.dialects import context
@@ -26,7 +27,7 @@ from glow_passes.partition.support import by_support
 from glow_passes.pipeline import PassRunner
 from glow_runtime.devices.device import Device
 from glow_runtime.devices.function import DeviceFunction, ProgramFunction
-from glow_runtime.lowering import Phases, common_phases, instruction_phases, quiet_gc, target_phases
+from glow_runtime.lowering import Phases, quiet_gc
 
 
 @dataclass(frozen=True)

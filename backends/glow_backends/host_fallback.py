@@ -1,0 +1,59 @@
+"""HostFallback: a device for what it supports, compiled kernels of another backend for the rest."""
+
+from __future__ import annotations
+
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Operation
+
+from glow_backends.base import Backend, Program, get_backend
+from glow_backends.parts import Part, PartsProgram, check_states, compiled_part, ports_of
+from glow_dialects.core.errors import CompileError
+from glow_dialects.core.graph_op import GraphOp
+from glow_dialects.ops.module import FuncOp, functions
+from glow_passes.partition.nodes import node_graph
+from glow_passes.partition.split import extract, partition_of, split
+from glow_passes.partition.support import by_support
+
+
+class HostFallback(Backend):
+    """Two backends as one: `glow.compile(model, backend=HostFallback(NpuBackend()))`, by name `npu+cpu`.
+
+    A node goes to `device` where that supports it, or else to `host`; one that neither supports is
+    decomposed. Runs of nodes of one backend become one program of it, and values between two programs
+    are copied from one memory to the other.
+    """
+
+    def __init__(self, device: Backend | str, host: Backend | str = "cpu", threads: int = 1) -> None:
+        super().__init__(threads)
+        self.device = get_backend(device) if isinstance(device, str) else device
+        self.host = get_backend(host, threads=threads) if isinstance(host, str) else host
+        self.name = f"{self.device.name}+{self.host.name}"
+
+    def supports(self, op: GraphOp) -> bool:
+        return self.device.supports(op) or self.host.supports(op)
+
+    def on_device(self, op: Operation) -> bool:
+        """Whether a node runs on the device; another shape of a value is where the value is."""
+        if not isinstance(op, GraphOp):
+            return False
+        if op.VIEW:
+            owner = op.operands[0].owner
+            return isinstance(owner, GraphOp) and self.on_device(owner)
+        return self.device.supports(op)
+
+    def compile_graph(self, module: ModuleOp, function: str = "main") -> Program:
+        every = list(functions(module))
+        if [f.sym_name.data for f in every] != [function]:
+            raise CompileError(f"backend {self.name} compiles modules of one function, @{function}")
+        inputs, outputs = ports_of(module, every[0])
+        plan = by_support(node_graph(every[0]), (self.on_device, lambda op: not self.on_device(op)))
+        backends = dict(plan)
+        made = split(every[0], [part for part, _ in plan])
+        check_states(made, f"backend {self.name}")
+        where = [backends[partition_of(f) or 0] for f in made]
+        parts = [self.part(f, (self.device, self.host)[at]) for f, at in zip(made, where, strict=True)]
+        return PartsProgram(parts, inputs, outputs)
+
+    def part(self, function: FuncOp, backend: Backend) -> Part:
+        """The program of some nodes."""
+        return Part(backend.name, compiled_part(extract(function), backend))

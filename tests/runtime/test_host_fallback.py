@@ -1,0 +1,188 @@
+"""A device with another backend's kernels for what it lacks, and backends that compile graphs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import SSAValue
+from xdsl.passes import ModulePass
+
+import glow_compiler as glow
+from glow_backends.base import Backend, Program, Report, get_backend, ports
+from glow_backends.conformance import check_backend
+from glow_backends.interpreter.backend import InterpreterBackend
+from glow_dialects.core.graph_op import GraphOp
+from glow_dialects.core.types import Array
+from glow_dialects.instr.memory import AllocOp
+from glow_dialects.ops.conv import ConvOp
+from glow_dialects.ops.module import ConstantOp, FuncOp, GetOp, SaveOp, functions
+from glow_dialects.ops.relu import ReluOp
+from glow_passes.contract import InstructionPass
+
+
+class Layers(InterpreterBackend):
+    """A device that runs convolutions alone."""
+
+    name = "layers"
+
+    def supports(self, op: GraphOp) -> bool:
+        return isinstance(op, ConvOp)
+
+
+class GraphProgram(Program):
+    """Nodes one after another."""
+
+    def __init__(self, module: ModuleOp, function: FuncOp) -> None:
+        self.inputs, self.outputs = ports(module, "input"), ports(module, "output", function)
+        self.report = Report()
+        self.function = function
+
+    def run(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
+        values: dict[SSAValue, Any] = {}
+        results: dict[str, Array] = {}
+        for op in self.function.body.block.ops:
+            if isinstance(op, GetOp):
+                target = op.target()
+                known = target.array() if isinstance(target, ConstantOp) else None
+                values[op.result] = inputs[op.symbol.root_reference.data] if known is None else known
+            elif isinstance(op, SaveOp):
+                results[op.symbol.root_reference.data] = values[op.input]
+            elif isinstance(op, GraphOp):
+                made = op.evaluate([values[v] for v in op.operands])
+                values |= dict(zip(op.results, made, strict=True))
+        return results
+
+
+class GraphBackend(Backend):
+    """A backend without instructions."""
+
+    name = "graphs"
+
+    def supports(self, op: GraphOp) -> bool:
+        return not op.can_decompose() or op.name in ("glow.relu", "glow.conv")
+
+    def compile_graph(self, module: ModuleOp, function: str = "main") -> Program:
+        chosen = next(f for f in functions(module) if f.sym_name.data == function)
+        return GraphProgram(module, chosen)
+
+
+def network() -> tuple[glow.GraphBuilder, dict[str, Array]]:
+    """Two convolutions, a pool, and two branches."""
+    rng = np.random.default_rng(0)
+    g = glow.GraphBuilder()
+    x = g.placeholder("x", (2, 3, 8, 8))
+    first = g.constant(rng.standard_normal((4, 3, 3, 3)).astype(np.float32), "f")
+    y = g.relu(g.conv(x, first, pads=(1, 1, 1, 1)))
+    y = g.max_pool(y, kernel=(2, 2), strides=(2, 2))
+    second = g.constant(rng.standard_normal((4, 4, 1, 1)).astype(np.float32), "s")
+    g.save(g.reshape(g.add(g.conv(y, second), g.tanh(y)), (2, 64)), "y")
+    g.save(g.exp(y), "z")
+    return g, {"x": rng.standard_normal((2, 3, 8, 8)).astype(np.float32)}
+
+
+def same(got: Mapping[str, Array], want: Mapping[str, Array]) -> None:
+    assert got.keys() == want.keys()
+    for name, value in want.items():
+        np.testing.assert_allclose(got[name], value, rtol=1e-5, atol=1e-5)
+
+
+def test_the_device_runs_what_it_supports_and_compiled_kernels_the_rest() -> None:
+    g, feed = network()
+    net = glow.compile(g, backend=glow.HostFallback(Layers(), host="cpu"))
+    same(net.run(feed), glow.compile(g, backend="interpreter").run(feed))
+    assert net.report().notes["parts"] == {"layers": 2, "cpu": 2}
+    assert net.report().kernels > 0
+
+
+def test_its_name_is_of_both() -> None:
+    backend = get_backend("interpreter{late=true}+cpu{threads=1}")
+    assert isinstance(backend, glow.HostFallback) and backend.name == "interpreter+cpu"
+    with pytest.raises(glow.UnsupportedError, match="no backend 'npv'"):
+        get_backend("npv+cpu")
+
+
+def test_fallback_is_conformant() -> None:
+    report = check_backend(glow.HostFallback(Layers()), ["conv", "softmax", "max_pool", "lstm", "top_k"])
+    assert not report.failures() and report.counts()["agrees"] > 20, report
+
+
+def test_states_are_shared_between_parts() -> None:
+    """A state that one part updates is one array for the others, and for the caller."""
+    g = glow.GraphBuilder()
+    x = g.placeholder("x", (1, 1, 2, 2))
+    kept = g.placeholder("kept", (1, 1, 2, 2), kind="state")
+    total = g.add(g.conv(x, g.constant(np.ones((1, 1, 1, 1), np.float32), "w")), kept)
+    g.update(kept, total)
+    g.save(total, "y")
+    ones = np.ones((1, 1, 2, 2), np.float32)
+    net: Any = glow.compile(g, backend=glow.HostFallback(Layers()))
+    for turn in (1, 2, 3):
+        np.testing.assert_array_equal(net.run({"x": ones})["y"], turn * ones)
+    np.testing.assert_array_equal(net.program.state["kept"], 3 * ones)
+
+
+def test_a_backend_may_compile_graphs() -> None:
+    g, feed = network()
+    same(glow.compile(g, backend=GraphBackend()).run(feed), glow.compile(g, backend="interpreter").run(feed))
+    assert "glow-irgen" not in glow.Pipeline.default(GraphBackend()).names
+    report = check_backend(GraphBackend(), ["conv", "relu", "softmax", "max_pool"])
+    assert not report.failures(), report
+
+
+def test_what_no_backend_of_graphs_runs_is_an_error() -> None:
+    class OnlyConv(GraphBackend):
+        name = "only_conv"
+
+        def supports(self, op: GraphOp) -> bool:
+            return isinstance(op, ConvOp)
+
+    g = glow.GraphBuilder()
+    g.save(g.relu(g.placeholder("x", (2, 3))), "y")
+    with pytest.raises(glow.UnsupportedError, match=r"only_conv does not run glow.relu"):
+        glow.compile(g, backend=OnlyConv())
+
+
+def test_a_backend_without_code_is_an_error() -> None:
+    class Nothing(Backend):
+        name = "nothing"
+
+        def supports(self, op: GraphOp) -> bool:
+            return isinstance(op, ReluOp)
+
+    g = glow.GraphBuilder()
+    g.save(g.relu(g.placeholder("x", (2, 3))), "y")
+    with pytest.raises(glow.UnsupportedError, match="nothing defines neither compile nor compile_graph"):
+        glow.compile(g, backend=Nothing())
+
+
+def test_passes_behind_the_plan_find_places() -> None:
+    """`planned_passes` run last, on buffers that have their places."""
+    seen: list[bool] = []
+
+    @dataclass(frozen=True)
+    class LookPass(InstructionPass):
+        """Note whether every buffer has its place."""
+
+        name = "look"
+        KEEPS_PLAN = True
+
+        def apply(self, ctx: Context, op: ModuleOp) -> None:
+            seen.extend(a.offset is not None for a in op.walk() if isinstance(a, AllocOp))
+
+    class Looks(InterpreterBackend):
+        name = "looks"
+
+        def planned_passes(self) -> Sequence[ModulePass]:
+            return (LookPass(),)
+
+    g, feed = network()
+    net = glow.compile(g, backend=Looks())
+    assert seen and all(seen)
+    assert glow.Pipeline.default(Looks()).names[-1] == "look"
+    same(net.run(feed), glow.compile(g, backend="interpreter").run(feed))
