@@ -142,7 +142,7 @@ class EmulatedProgram(Program):
         self.folder = Path(self._folder.name)
         wasm = machine.target.startswith("wasm")
         files = (
-            compile_wasm.files(program, False, compile_wasm.linker())
+            compile_wasm.files([program], False, compile_wasm.linker())
             if wasm
             else compile_c.files(program, "file")
         )

@@ -97,18 +97,34 @@ def _list() -> None:
 def _run(a: argparse.Namespace) -> None:
     from glow_backends.cpu.aot import compile_ahead
     from glow_backends.cpu.backend import CpuBackend
+    from glow_backends.cpu.weights import ProgramWeights, WeightPool
 
     name = a.name or re.sub(r"\W", "_", Path(a.model).stem)
     if not re.fullmatch(r"[A-Za-z_]\w*", name):
         fail(f"'{name}' is not a name in C; give one with --name")
     backend = CpuBackend(cpu=_target(a), threads=a.threads)
     write = _writer(a, backend.target.triple)
-    sources = [s for s in _sources(a, name, backend)]
-    embed = a.weights == "embed"
-    program = compile_ahead(sources, backend.target, name, embed, a.debug_info, a.output, a.size)
+    backends = [backend]
+    if a.threads > 1 and backend.target.triple.startswith("wasm"):  # not every page may have threads
+        backends = [CpuBackend(cpu=_target(a)), backend]
+    weights = ProgramWeights(WeightPool())
+    programs = [
+        compile_ahead(
+            list(_sources(a, name, each)),
+            each.target,
+            name,
+            a.weights == "embed",
+            a.debug_info,
+            a.output,
+            a.size,
+            weights,
+        )
+        for each in backends
+    ]
     if a.memory is not None:
-        _check_memory(program, a.memory)
-    _write(a.output, write(program) | {file: text.encode() for file, text in program.listings.items()})
+        _check_memory(programs[-1], a.memory)
+    listings = {file: text.encode() for file, text in programs[-1].listings.items()}
+    _write(a.output, write(programs) | listings)
 
 
 def _target(a: argparse.Namespace) -> str:
@@ -128,22 +144,25 @@ def _target(a: argparse.Namespace) -> str:
     return f"{triple}/{a.mcpu or ''}/{a.mattr}"
 
 
-def _writer(a: argparse.Namespace, triple: str) -> Callable[[AotProgram], dict[str, bytes]]:
-    """What makes the files of a program; options that do not go together are told before the work."""
+def _writer(a: argparse.Namespace, triple: str) -> Callable[[Sequence[AotProgram]], dict[str, bytes]]:
+    """What makes the files of a program; options that do not go together are told before the work.
+
+    A WebAssembly module with threads comes behind the same without.
+    """
     from glow_tools import compile_c, compile_library, compile_wasm
 
     if triple.startswith("wasm64"):
         fail("modules with memories of 64 bits are not made; take wasm32")
     if triple.startswith("wasm"):
-        if a.weights == "c" or a.emit == "library" or a.threads > 1:
-            fail("a WebAssembly module has its weights in a file or embedded, one thread, and is no library")
+        if a.weights == "c" or a.emit == "library":
+            fail("a WebAssembly module has its weights in a file or embedded, and is no library")
         linker = compile_wasm.linker()
-        return lambda program: compile_wasm.files(program, a.weights == "embed", linker)
+        return lambda programs: compile_wasm.files(programs, a.weights == "embed", linker)
     if a.emit == "library":
         if "apple" in triple:
             fail("--emit library writes archives of ELF objects; take the object and libtool for this target")
-        return lambda program: compile_library.files(program, a.weights)
-    return lambda program: compile_c.files(program, a.weights)
+        return lambda programs: compile_library.files(programs[0], a.weights)
+    return lambda programs: compile_c.files(programs[0], a.weights)
 
 
 def _sources(a: argparse.Namespace, name: str, backend: CpuBackend) -> Iterable[Source]:

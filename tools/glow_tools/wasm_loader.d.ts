@@ -15,6 +15,10 @@ export interface Fn<I, O, S = never> {
 export interface Net {
   /** Of the first function. */
   run: __FIRST__["run"];
+  /** Of a run: more than 1 where a module with threads could be taken. */
+  threads: number;
+  /** Ends the other threads. */
+  close(): void;
   inputs: TensorInfo[];
   outputs: TensorInfo[];
   functions: {
@@ -27,6 +31,9 @@ export interface LoadOptions {
   module?: string | URL | ArrayBuffer | ArrayBufferView;
   /** Where the weights are, or their bytes. */
   weights?: string | URL | ArrayBuffer | ArrayBufferView;
+  /** Whether to take the module with threads, if there is one; else where memory can be shared (Node, pages that
+   * are isolated from other origins) and there are as many processors. */
+  threads?: boolean;
 }
 
 /** Fetches the module and its weights (which browsers keep) and makes room for its tensors. */

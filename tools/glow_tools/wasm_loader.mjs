@@ -5,42 +5,57 @@
 
 const PROGRAM = __PROGRAM__;
 const PAGE = 65536;
+const RUNS = 0, LEFT = 1, WORK = 2, JOB = 3, IDLE = 4; // as in the workers' file
 const ARRAYS = {
   Float32Array, Float64Array, Int8Array, Uint8Array, Int16Array, Uint16Array, Int32Array, Uint32Array,
   BigInt64Array, BigUint64Array,
 };
 
-async function bytesOf(source, key) {
+// What is to be read: bytes, a file that is open, or an answer of a server.
+async function begin(source, key) {
   if (source instanceof ArrayBuffer) return new Uint8Array(source);
   if (ArrayBuffer.isView(source)) return new Uint8Array(source.buffer, source.byteOffset, source.byteLength);
   const url = new URL(source, import.meta.url);
-  if (url.protocol === "file:") {
-    const { readFile } = await import("node:fs/promises");
-    return readFile(url);
-  }
+  if (url.protocol === "file:") return (await import("node:fs/promises")).open(url);
   url.searchParams.set("v", key); // what the browser has under this name need not be fetched again
   const response = await fetch(url, { cache: "force-cache" });
   if (!response.ok) throw new Error(`${url}: HTTP status ${response.status}`);
-  return new Uint8Array(await response.arrayBuffer());
+  return response;
 }
 
-// Fletcher's two sums of 32-bit words.
-function checksum(data) {
-  const whole = data.byteOffset % 4 === 0 ? data : data.slice();
-  const words = new Uint32Array(whole.buffer, whole.byteOffset, whole.byteLength >>> 2);
-  let first = 0;
-  let second = 0;
-  for (let i = 0; i < words.length; ++i) {
-    first = (first + words[i]) | 0;
-    second = (second + first) | 0;
+// Reads all of it into memory; whether it has as many bytes as that.
+async function fill(begun, view) {
+  if (begun.stat) {
+    const { bytesRead } = await begun.read(view, 0, view.length, 0);
+    const { size } = await begun.stat();
+    await begun.close();
+    return bytesRead === view.length && size === view.length;
   }
-  return [second, first].map((sum) => (sum >>> 0).toString(16).padStart(8, "0")).join("");
+  let at = 0;
+  const take = (part) => {
+    if (at + part.length <= view.length) view.set(part, at);
+    at += part.length;
+  };
+  if (begun instanceof Uint8Array) {
+    take(begun);
+  } else {
+    const reader = begun.body.getReader();
+    for (let next = await reader.read(); !next.done; next = await reader.read()) take(next.value);
+  }
+  return at === view.length;
+}
+
+async function compiled(begun) {
+  if (!begun.stat) return WebAssembly.compile(begun.arrayBuffer ? await begun.arrayBuffer() : begun);
+  const data = await begun.readFile();
+  await begun.close();
+  return WebAssembly.compile(data);
 }
 
 class Memory {
-  constructor(instance) {
-    this.memory = instance.exports.memory;
-    this.next = instance.exports.__heap_base.value;
+  constructor(memory, start) {
+    this.memory = memory;
+    this.next = start;
   }
 
   reserve(bytes) {
@@ -52,12 +67,71 @@ class Memory {
   }
 }
 
+// The other threads of a module that has some; each has an instance and a stack of its own.
+class Workers {
+  constructor(count) {
+    this.count = count;
+    this.all = [];
+  }
+
+  // What the module calls.
+  imports(memory) {
+    const pause = () => (this.waits && Atomics.wait(this.words, IDLE, 0, 0.01), 0);
+    const glow_parallel = (context, workers, work, job) => {
+      this.words[WORK] = work;
+      this.words[JOB] = job;
+      Atomics.store(this.words, LEFT, workers - 1);
+      Atomics.add(this.words, RUNS, 1);
+      Atomics.notify(this.words, RUNS);
+      this.table.get(work)(job, 0);
+      while (Atomics.load(this.words, LEFT)) pause();
+    };
+    return { env: { memory, sched_yield: pause, glow_parallel } };
+  }
+
+  async start(module, instance, memory) {
+    const place = memory.reserve(64);
+    this.table = instance.exports.__indirect_function_table;
+    this.words = new Int32Array(memory.memory.buffer, place, 5);
+    try {
+      Atomics.wait(this.words, IDLE, 0, 0);
+      this.waits = true;
+    } catch {
+      this.waits = false; // in the window of a browser
+    }
+    const node = globalThis.Worker ? null : await import("node:worker_threads");
+    const Kind = node?.Worker ?? Worker;
+    const begun = Array.from({ length: this.count - 1 }, (_, i) => {
+      const worker = new Kind(new URL(`./${PROGRAM.name}.worker.mjs`, import.meta.url), { type: "module" });
+      this.all.push(worker);
+      const stack = memory.reserve(PROGRAM.threads.stack) + PROGRAM.threads.stack;
+      worker.postMessage({ module, memory: memory.memory, place, stack, number: i + 1 });
+      return new Promise((resolve, reject) => {
+        const failed = (event) => reject(new Error(`${PROGRAM.name}: a worker does not start: ${event.message ?? event}`));
+        if (node) worker.once("message", () => resolve(worker.unref())).once("error", failed);
+        else Object.assign(worker, { onmessage: resolve, onerror: failed });
+      });
+    });
+    await Promise.all(begun);
+  }
+
+  close() {
+    this.all.splice(0).forEach((worker) => worker.terminate());
+  }
+}
+
 class Net {
-  constructor(instance, memory, weights, states) {
+  #workers;
+
+  constructor(instance, memory, weights, workers) {
     this.instance = instance;
+    this.memory = memory.memory;
     this.weights = weights;
     this.functions = {};
-    const arena = memory.reserve(Math.max(...Object.values(PROGRAM.functions).map((f) => f.arena)));
+    this.threads = workers?.count ?? 1;
+    this.#workers = workers;
+    const states = {};
+    const arena = memory.reserve(PROGRAM[workers ? "threads" : "single"].arena);
     for (const [name, fn] of Object.entries(PROGRAM.functions)) {
       const places = fn.tensors.map((t) => {
         if (t.initial === null) return memory.reserve(t.bytes);
@@ -83,14 +157,14 @@ class Net {
   #view(tensor, place, shape) {
     const array = ARRAYS[tensor.array];
     const length = shape.reduce((product, extent) => product * extent, 1);
-    return new array(this.instance.exports.memory.buffer, place, length);
+    return new array(this.memory.buffer, place, length);
   }
 
   // The shapes of all tensors.
   #shapes(name, given) {
     const { tensors, sizes, numbers } = this.functions[name];
     if (!sizes.length) return tensors.map((t) => t.shape);
-    const { buffer } = this.instance.exports.memory;
+    const { buffer } = this.memory;
     const wanted = sizes.map((size) => {
       if (!Number.isInteger(given[size.name])) throw new TypeError(`size '${size.name}' must be a whole number`);
       return BigInt(given[size.name]);
@@ -107,6 +181,7 @@ class Net {
   }
 
   #run(name, inputs, sizes) {
+    if (this.threads > 1 && !this.#workers.all.length) throw new Error(`${PROGRAM.name}: it is closed`);
     const { tensors, places, table, numbers, arena } = this.functions[name];
     const shapes = this.#shapes(name, sizes);
     const known = tensors.filter((t) => t.kind === "input").map((t) => t.name);
@@ -129,28 +204,44 @@ class Net {
     });
     return outputs;
   }
+
+  close() {
+    this.#workers?.close();
+  }
 }
 
 function describe({ name, shape, dtype, array }) {
   return { name, shape, dtype, array };
 }
 
+// Whether memory can be shared with workers, and each gets a processor.
+function canShare() {
+  const cores = globalThis.navigator?.hardwareConcurrency ?? Infinity;
+  return (globalThis.crossOriginIsolated ?? true) && cores >= PROGRAM.threads.workers;
+}
+
 export async function load(options = {}) {
+  const threaded = PROGRAM.threads !== null && (options.threads ?? canShare());
+  const { file, key, pages, workers: count } = PROGRAM[threaded ? "threads" : "single"];
   const [code, weights] = await Promise.all([
-    bytesOf(options.module ?? `./${PROGRAM.name}.wasm`, PROGRAM.moduleKey),
-    PROGRAM.embedded ? null : bytesOf(options.weights ?? `./${PROGRAM.name}.weights`, PROGRAM.weightChecksum),
+    begin(options.module ?? `./${file}`, key),
+    PROGRAM.embedded ? null : begin(options.weights ?? `./${PROGRAM.name}.weights`, PROGRAM.weightChecksum),
   ]);
-  const { instance } = await WebAssembly.instantiate(code, {});
-  const memory = new Memory(instance);
-  let place;
-  if (PROGRAM.embedded) {
-    place = instance.exports[`${PROGRAM.name}_weights`].value;
-  } else {
-    if (weights.length !== PROGRAM.weightBytes || checksum(weights) !== PROGRAM.weightChecksum) {
+  const module = await compiled(code);
+  const workers = threaded ? new Workers(count) : null;
+  const shared = threaded ? new WebAssembly.Memory({ initial: pages, maximum: pages, shared: true }) : null;
+  const instance = await WebAssembly.instantiate(module, workers?.imports(shared) ?? {});
+  const { exports } = instance;
+  const memory = new Memory(shared ?? exports.memory, exports.__heap_base.value);
+  let place = exports[`${PROGRAM.name}_weights`]?.value;
+  if (!PROGRAM.embedded) {
+    const bytes = PROGRAM.weightBytes;
+    place = memory.reserve(bytes);
+    const whole = await fill(weights, new Uint8Array(memory.memory.buffer, place, bytes));
+    if (!whole || BigInt.asUintN(64, exports.glow_checksum(place, bytes)) !== BigInt(PROGRAM.weightChecksum)) {
       throw new Error(`${PROGRAM.name}: not the weights that this module was compiled with`);
     }
-    place = memory.reserve(weights.length);
-    new Uint8Array(instance.exports.memory.buffer, place, weights.length).set(weights);
   }
-  return new Net(instance, memory, place, {});
+  await workers?.start(module, instance, memory);
+  return new Net(instance, memory, place, workers);
 }

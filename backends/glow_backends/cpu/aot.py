@@ -24,7 +24,7 @@ from glow_backends.cpu.guarded import apart
 from glow_backends.cpu.jit import optimized
 from glow_backends.cpu.memory import rounded
 from glow_backends.cpu.select import Selection, select
-from glow_backends.cpu.support import MAIN, barrier_text, state_bytes
+from glow_backends.cpu.support import MAIN, barrier_text, imported, state_bytes
 from glow_backends.cpu.target import CpuTarget, host
 from glow_backends.cpu.to_llvm import convert
 from glow_backends.cpu.weights import ProgramWeights, WeightPool
@@ -109,18 +109,20 @@ def compile_ahead(
     debug: DebugInfo = "none",
     folder: Path = Path(),
     sizes: Sequence[Size] = (),
+    weights: ProgramWeights | None = None,
 ) -> AotProgram:
     """The object of planned functions.
 
     All symbols but the functions' names are local, so that several programs link together; with `embed`
     the weights are in it, too, as `NAME_weights`. Where the target has threads, the functions take a
-    callback that runs them. `debug` says what debuggers are told, of listings that will be
+    callback that runs them; that of a WebAssembly module is imported, as `glow_parallel`. Programs that
+    are given the same `weights` one after the other share them: those of the last are for all of them. `debug` says what debuggers are told, of listings that will be
     in `folder`. Functions whose sources have sizes take all of `sizes`. Indices out of range are brought
     into range, as nobody could be told. Raises UnsupportedError where an instruction has no kernel, since
     there is no host to run it, where functions want several first values of a state, and where nothing
     bounds the memory that sizes need.
     """
-    linking = _Linking(target, folder, debug)
+    linking = _Linking(target, folder, debug, weights or ProgramWeights(WeightPool()))
     functions: list[AotFunction] = []
     for function, group in groupby(sources, lambda source: source.name):
         programs = [linking.program(source, number) for number, source in enumerate(group)]
@@ -163,7 +165,7 @@ class _Linking:
     target: CpuTarget
     folder: Path
     debug: DebugInfo
-    weights: ProgramWeights = field(default_factory=lambda: ProgramWeights(WeightPool()))
+    weights: ProgramWeights
     parts: list[str] = field(default_factory=list[str])
     kernels: dict[str, KernelCode] = field(default_factory=dict[str, KernelCode])
     listings: dict[str, str] = field(default_factory=dict[str, str])
@@ -198,6 +200,9 @@ class _Linking:
         return _Program(part, [_tensor(op, self.weights, op.sym_name.data in unused) for op in ports])
 
 
+_IMPORTED = "@glow_parallel"
+
+
 @dataclass(frozen=True)
 class _Entry:
     """The C function around the programs of a function.
@@ -220,6 +225,10 @@ class _Entry:
     def text(self) -> str:
         """LLVM IR."""
         texts = [f'target triple = "{self.target.triple}"\n']
+        if self.target.threads > 1 and self._called == _IMPORTED:
+            texts.append(
+                f"declare void {_IMPORTED}(ptr, i32, ptr, ptr){imported(self.target, _IMPORTED[1:])}\n"
+            )
         for part in self.parts:
             texts.append(f"declare void @{part.main}(ptr, ptr, ptr, i64)\n")
             texts.append(self._run(part, f"{part.main}_run" if self.sizes else self.name))
@@ -232,7 +241,13 @@ class _Entry:
     @property
     def _caller(self) -> str:
         """The arguments behind the others where the host calls the workers."""
-        return ", ptr %parallel, ptr %context" if self.target.threads > 1 else ""
+        given = self.target.threads > 1 and self._called != _IMPORTED
+        return ", ptr %parallel, ptr %context" if given else ""
+
+    @property
+    def _called(self) -> str:
+        """What calls the workers; JavaScript has no pointers to functions to give."""
+        return _IMPORTED if self.target.triple.startswith("wasm") else "%parallel"
 
     def _run(self, part: Part, name: str) -> str:
         """The function that runs a program on its table of pointers."""
@@ -269,6 +284,7 @@ class _Entry:
             for i in range(0, part.state, 8)
         )
         barrier = self.tensors + (part.numbers is not None) + 1
+        context = "%context" if self._caller else "null"
         return f"""{zeros}
   %barrier = getelementptr ptr, ptr %io, i64 {barrier}
   store ptr %arena, ptr %barrier
@@ -278,7 +294,7 @@ class _Entry:
   store ptr %weights, ptr %job.weights
   %job.work = getelementptr ptr, ptr %job, i64 2
   store ptr %work, ptr %job.work
-  call void %parallel(ptr %context, i32 {self.target.threads}, ptr @{part.main}_work, ptr %job)"""
+  call void {self._called}(ptr {context}, i32 {self.target.threads}, ptr @{part.main}_work, ptr %job)"""
 
     def _work(self, part: Part) -> str:
         return f"""

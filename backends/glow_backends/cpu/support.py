@@ -70,12 +70,18 @@ def support_text(target: CpuTarget) -> str:
     return barrier_text(target) + _CALLS + gate
 
 
+def imported(target: CpuTarget, name: str) -> str:
+    """What a declaration ends with of a function that the host gives to a module."""
+    named = f' "wasm-import-module"="env" "wasm-import-name"="{name}"'
+    return named if target.triple.startswith("wasm") else ""
+
+
 def barrier_text(target: CpuTarget) -> str:
     """LLVM IR of `glow_barrier(io, slot)`; where no operating system is, workers that wait only look."""
     x86 = "x86" in target.triple
     pause = "call void @llvm.x86.sse2.pause()" if x86 else ""
     declared = "declare void @llvm.x86.sse2.pause()" if x86 else ""
-    hosted = any(system in target.triple for system in ("linux", "apple", "darwin"))
+    hosted = any(system in target.triple for system in ("linux", "apple", "darwin", "wasm"))
     tickets = (TICKETS + TICKET_BYTES * worker for worker in range(target.threads))
     reset = "\n".join(
         f"  %t{at} = getelementptr i8, ptr %count, i64 {at}\n"
@@ -85,7 +91,7 @@ def barrier_text(target: CpuTarget) -> str:
     return f"""
 target triple = "{target.triple}"
 
-{"declare i32 @sched_yield()" if hosted else ""}
+{"declare i32 @sched_yield()" + imported(target, "sched_yield") if hosted else ""}
 {declared}
 
 define void @{BARRIER}(ptr %io, i64 %slot) {{

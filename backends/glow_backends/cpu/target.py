@@ -135,10 +135,11 @@ class CpuTarget:
         """LLVM's target machine at opt level 3."""
         target = llvm.Target.from_triple(self.triple)
         hosted = "linux" in self.triple or "apple" in self.triple
+        shared = ",+atomics,+mutable-globals" if self.triple.startswith("wasm") and self.threads > 1 else ""
         doubles = [f for f in self.features.split(",") if f[1:] == "d"][-1:] == ["+d"]  # the last is heard
         return target.create_target_machine(
             cpu=self.cpu,
-            features=self.features,
+            features=self.features + shared,
             opt=3,
             reloc="pic" if hosted else "static",
             codemodel="default",
