@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from math import inf
 from typing import TYPE_CHECKING, TypeAlias
@@ -18,7 +20,8 @@ Range: TypeAlias = tuple[float, float]
 class Symbol:
     """A size that the run tells: its name, an example, and the least and largest value it may have.
 
-    The example decides; costs are those of the `usual` size.
+    The example decides; costs are those of the `usual` size. With a divisor, example and limits count
+    multiples of it.
     """
 
     name: str
@@ -27,12 +30,18 @@ class Symbol:
     least: int = 2
     most: float = inf
     usual: int = 0
+    divisor: int = 1
 
     def __post_init__(self) -> None:
         self.usual = self.usual or self.example
 
     def __str__(self) -> str:
-        return self.name
+        plain = self.name.isidentifier() and self.name.isascii() and self.name not in _WORDS
+        return self.name if plain else json.dumps(self.name, ensure_ascii=False)
+
+
+#: Words of the text of sizes, which no name is without quotes.
+_WORDS = frozenset({"floordiv", "mod", "from", "to", "by", "where"})
 
 
 @dataclass(frozen=True)
@@ -77,6 +86,18 @@ class Conditions:
         """The number that the extent is from here on: the example's."""
         self.decide(extent - extent.example, "==")
         return extent.example
+
+    @contextmanager
+    def provisional(self) -> Generator[None]:
+        """What is decided meanwhile is forgotten: it will be decided again for the sizes of a call."""
+        limits = [(s, s.least, s.most) for s in self.symbols]
+        met = dict(self.met)
+        try:
+            yield
+        finally:
+            self.met = met
+            for symbol, least, most in limits:
+                symbol.least, symbol.most = least, most
 
     def _known(self, extent: Extent, relation: str) -> bool | None:
         """What earlier conditions say."""

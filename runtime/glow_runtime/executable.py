@@ -95,6 +95,7 @@ class Executable:
         program = self._kept(key)
         if program is not None:  # another thread compiled it after this one had looked
             return program
+        self._source.check(shapes)
         self._log(shapes, contents)
         reason = ""
         try:
@@ -343,6 +344,8 @@ class Executable:
             if signature.kind == "other":
                 continue
             array = arrays.get(signature.name)
+            if array is not None and signature.kind == "tensor" and array.ndim != len(signature.shape):
+                raise BindingError(f"input '{signature.name}' has shape {array.shape}, expected {signature}")
             shape: list[int] = []
             for index, dim in enumerate(signature.shape):
                 free = dim is None and array is not None and index < array.ndim
