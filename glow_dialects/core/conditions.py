@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import TYPE_CHECKING, TypeAlias
 
+from glow_dialects.core.errors import OpenSizes
+
 if TYPE_CHECKING:
     from glow_dialects.core.extent import Extent
 
@@ -86,6 +88,12 @@ class Conditions:
         """The number that the extent is from here on: the example's."""
         self.decide(extent - extent.example, "==")
         return extent.example
+
+    def check_open(self) -> None:
+        """OpenSizes where a size was fixed, so that what was made is for one size only."""
+        fixed = next((c for c in self.met if c.relation == "=="), None)
+        if fixed is not None:
+            raise OpenSizes(f"what is made of them is for {fixed} only")
 
     @contextmanager
     def provisional(self) -> Generator[None]:

@@ -100,7 +100,9 @@ class Extent(_Number):
         return self._hash
 
     def __str__(self) -> str:
-        return "+".join(_term_text(p, f) for p, f in self.terms.items()).replace("+-", "-") or "0"
+        text = "+".join(_term_text(p, f) for p, f in self.terms.items()).replace("+-", "-") or "0"
+        alone = len(self.terms) == 1 and text[0] == "(" and text.count("(") == 1 and text[-1] == ")"
+        return text[1:-1] if alone else text
 
     __repr__ = __str__
 

@@ -11,7 +11,7 @@ from glow_backends.base import MOST_THREADS, Backend, cores, get_backend
 from glow_compiler.module_programs import ModulePrograms, bound_shapes
 from glow_compiler.onnx_model import OnnxModel
 from glow_compiler.onnx_programs import OnnxPrograms
-from glow_dialects.core.errors import GlowError, ShapeError, UnsupportedError
+from glow_dialects.core.errors import GlowError, OpenSizes, ShapeError, UnsupportedError
 from glow_runtime.compiler import Compiler
 from glow_runtime.executable import Executable
 
@@ -28,8 +28,8 @@ def load(model: Any, shapes: Shapes | None = None) -> ModuleOp:
     """The graph-level module of a model: an .onnx or .mlir path, a ModelProto, a builder or a module.
 
     A pair of paths is a Caffe2 net: init net, predict net; `shapes` gives the shape of every input.
-    Otherwise `shapes` binds symbolic input dimensions (input name -> shape). Raises ImportProblems with every
-    problem of an ONNX model, ShapeError where a symbolic dimension stays unbound.
+    Otherwise `shapes` binds symbolic input dimensions (input name -> shape); the others stay open.
+    Raises ImportProblems with every problem of an ONNX model, ShapeError for shapes that are wrong.
     """
     from xdsl.dialects.builtin import ModuleOp
 
@@ -49,9 +49,13 @@ def load(model: Any, shapes: Shapes | None = None) -> ModuleOp:
         return import_caffe2(init_net, predict_net, dict(shapes or {}))
     if isinstance(model, str | Path) and not str(model).endswith(".onnx"):
         return _read_mlir(Path(model))
+    from glow_dialects.core.symbols import Symbols
     from glow_frontends.onnx import import_model
 
-    return import_model(model, shapes=dict(shapes or {}))
+    try:
+        return import_model(model, shapes=dict(shapes or {}), sizes=Symbols())
+    except OpenSizes as error:
+        raise ShapeError(f"the model's sizes cannot stay open: {error}; bind them by shapes=") from None
 
 
 def check_kind(model: Any) -> None:

@@ -121,7 +121,7 @@ class ModulePrograms(ProgramSource):
         pairs = [
             (self._names.size(name), size)
             for s in self._facts.inputs
-            for name, size in zip(s.names, shapes[s.name], strict=True)
+            for name, size in zip(s.names, shapes[s.name], strict=bool(s.names))
         ]
         try:
             sizes = solved(pairs)

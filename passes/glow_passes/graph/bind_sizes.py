@@ -29,6 +29,13 @@ def symbols_of(module: ModuleOp) -> Conditions | None:
     return known.data if isinstance(known, SymbolsAttr) else None
 
 
+def check_open(module: ModuleOp) -> None:
+    """OpenSizes where a size of a module was fixed meanwhile."""
+    conditions = symbols_of(module)
+    if conditions is not None:
+        conditions.check_open()
+
+
 def bind_sizes(module: ModuleOp, sizes: Mapping[Symbol, int]) -> None:
     """Put numbers, or extents of other symbols, in place of symbols (in units of their divisors).
 
@@ -42,7 +49,9 @@ def bind_sizes(module: ModuleOp, sizes: Mapping[Symbol, int]) -> None:
         if not symbol.least <= value <= symbol.most:
             raise ShapeError(f"{symbol} = {value * symbol.divisor}: {_limits(symbol)}")
     for condition in conditions.met:
-        if condition.extent.symbols() <= sizes.keys() and not condition.holds(sizes):
+        # Which sizes are not equal decided how operators look, not what they mean.
+        decides = condition.relation != "!=" and condition.extent.symbols() <= sizes.keys()
+        if decides and not condition.holds(sizes):
             raise ShapeError(f"the graph is not for {text}: it was made for {condition}")
     _Binding(sizes).module(module)
     left = [s for s in conditions.symbols if s not in sizes]
@@ -189,4 +198,4 @@ class BindSizesPass(GraphPass):
         bind_sizes(op, sizes)
 
 
-__all__ = ["BindSizesPass", "bind_sizes", "sizes_of", "symbols_of"]
+__all__ = ["BindSizesPass", "check_open", "bind_sizes", "sizes_of", "symbols_of"]

@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from glow_dialects.core.errors import UnsupportedError
+from glow_dialects.core.extent import Extent, is_open
 from glow_dialects.core.types import shape_of
 from glow_frontends.onnx.export.bounded_selection import RULES as PLACES_RULES
 from glow_frontends.onnx.export.nn import RULES as NN_RULES
@@ -187,6 +189,26 @@ def _known(op: Any, e: Exporter) -> str:
     return e.constant(op.evaluate([])[0])
 
 
+def _sizes(op: Any, e: Exporter) -> str:
+    """Sizes that only the run tells, in the result's type and rank."""
+    if not is_open(op.values):
+        return _known(op, e)
+    shape, dtype = shape_of(op.results[0]), element_dtype(op.results[0])
+    numbers = e.ints(*op.values)
+    numbers = numbers if shape else e.node("Squeeze", [numbers])
+    return numbers if dtype == np.int64 else e.node("Cast", [numbers], to=onnx_type(dtype))
+
+
+def _iota(op: Any, e: Exporter) -> str:
+    """As many numbers from 0 on as the run tells."""
+    shape, dtype = shape_of(op.results[0]), element_dtype(op.results[0])
+    if not is_open(shape):
+        return _known(op, e)
+    first, step = (e.constant(np.array(n, np.int64)) for n in (0, 1))
+    numbers = e.node("Range", [first, e.node("Squeeze", [e.ints(*shape)]), step])
+    return numbers if dtype == np.int64 else e.node("Cast", [numbers], to=onnx_type(dtype))
+
+
 # --- shapes ---------------------------------------------------------------------------------------
 
 
@@ -291,7 +313,9 @@ def _dropout(op: Any, e: Exporter) -> Sequence[str]:
 def _resize(op: Any, e: Exporter) -> str:
     """Scales where they make the sizes, else the sizes themselves."""
     shape, sizes, scales = shape_of(op.input), op.sizes, op.scales
-    by_scale = bool(scales) and all(int(d * s) == n for d, s, n in zip(shape, scales, sizes, strict=True))
+    by_scale = bool(scales) and all(_scaled(d, s) == n for d, s, n in zip(shape, scales, sizes, strict=True))
+    if is_open(sizes) and scales and not by_scale:
+        raise UnsupportedError(f"a resize of open sizes by {scales} to ({', '.join(map(str, sizes))})")
     roi = e.constant(np.array(op.roi, np.float32), "roi") if op.roi else ""
     if by_scale:
         inputs = [e.name(op.input), roi, e.constant(np.array(scales, np.float32), "scales")]
@@ -307,6 +331,15 @@ def _resize(op: Any, e: Exporter) -> str:
         nearest_mode=nearest if op.mode == "nearest" else None,
         **{n: getattr(op, n) for n in names},
     )
+
+
+def _scaled(size: int, scale: float) -> int | None:
+    """A size times a scale, rounded down; of open sizes only multiples and parts are known."""
+    if not isinstance(size, Extent):
+        return int(size * scale)
+    if scale.is_integer():
+        return size * int(scale)
+    return size // round(1 / scale) if scale and (1 / scale).is_integer() else None
 
 
 _UNARY = {
@@ -403,7 +436,9 @@ _OWN: dict[str, Rule] = {
     "gelu": _gelu,
     "cast": _cast,
     "splat": _splat,
-    **dict.fromkeys(("literal", "iota", "sizes"), _known),
+    "literal": _known,
+    "iota": _iota,
+    "sizes": _sizes,
     "reshape": _reshape,
     "expand": _expand,
     "concat": _concat,
