@@ -54,8 +54,11 @@ class Condition:
     relation: str
 
     def holds(self, sizes: Mapping[Symbol, int]) -> bool:
-        """Whether it does for some sizes."""
-        return holds(self.extent.at(sizes), self.relation)
+        """Whether it does for some sizes; not where a size in it is divided by 0."""
+        try:
+            return holds(self.extent.at(sizes), self.relation)
+        except ZeroDivisionError:
+            return False
 
     def __str__(self) -> str:
         return f"{self.extent} {self.relation} 0"

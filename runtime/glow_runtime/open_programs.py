@@ -37,10 +37,13 @@ _SHIFTS = 5, 0
 
 
 class OpenPrograms:
-    """The open programs of a model, and which of its dimensions have differed from call to call."""
+    """The open programs of a model, and which of its dimensions have differed from call to call.
 
-    def __init__(self, source: ProgramSource) -> None:
-        self._source = source
+    `eager`: every dimension that may differ is taken for one that has.
+    """
+
+    def __init__(self, source: ProgramSource, eager: bool = False) -> None:
+        self._source, self._eager = source, eager
         self._signatures = {s.name: s for s in (*source.inputs, *source.defaults)}
         self._names = Symbols()
         self._limits = {s.name: s for s in source.symbols}
@@ -65,6 +68,10 @@ class OpenPrograms:
         """All of them, with the inputs and contents that each is for."""
         return list(self._programs)
 
+    def has(self, program: Program) -> bool:
+        """Whether a program is one of them."""
+        return any(p is program for _, p in self._programs)
+
     def meet(self, shapes: Shapes) -> None:
         """Note the sizes of a call."""
         for name, extent in self._dims(shapes).items():
@@ -83,6 +90,9 @@ class OpenPrograms:
     def _new(self, shapes: Shapes, contents: dict[str, Array]) -> Program | None:
         dims = self._dims(shapes)
         differed = frozenset(n for n in self._differed if dims.get(n, 0) > 1)
+        if self._eager:
+            every = frozenset(n for n, size in dims.items() if size > 1)
+            differed = every if self._failures[every] < ATTEMPTS else differed
         if not differed:
             return None
         key, names = _key(shapes, contents), ", ".join(sorted(differed))

@@ -13,7 +13,7 @@ from glow_compiler.onnx_model import OnnxModel
 from glow_compiler.onnx_programs import OnnxPrograms
 from glow_dialects.core.errors import GlowError, OpenSizes, ShapeError, UnsupportedError
 from glow_runtime.compiler import Compiler
-from glow_runtime.executable import Executable
+from glow_runtime.executable import Executable, Specialize
 
 if TYPE_CHECKING:
     from xdsl.dialects.builtin import ModuleOp
@@ -99,6 +99,7 @@ def compile(
     verify: bool | None = None,
     progress: Callable[[str], None] | None = None,
     pipeline: Pipeline | None = None,
+    specialize: Specialize | None = None,
     **options: Any,
 ) -> Executable:
     """Compile a model for a backend, which is named (with its `options`) or given.
@@ -106,7 +107,9 @@ def compile(
     `model`: a path, an onnx.ModelProto, a module or a GraphBuilder; files of `Executable.save` (.glow) are
     loaded. `threads="auto"` is one for each core that the process may use. `shapes` binds symbolic
     dimensions: one dict fixes them, a list of dicts compiles each beforehand and leaves others to be
-    compiled when first met. Without it a program is compiled for each new set of input shapes.
+    compiled when first met. Without it the first shapes get a program of their own, and one for any size
+    serves those that differ. `specialize`: "never" compiles one for any size at once; "hot" does so too, and
+    compiles sizes that are met often in the background; "always" compiles each new set of shapes.
     Inputs with default values (initializers of an ONNX model that its graph lists as inputs, too) are
     constants in calls that do not give them; one that `shapes` names is an input like the others.
     `pipeline` is one in place of the backend's, such as `Pipeline.default("cpu").remove("glow-cpu-images")`.
@@ -119,20 +122,22 @@ def compile(
         own = pipeline is None and type(target).__module__.startswith("glow_backends.")
         verify = not own or os.environ.get("GLOW_VERIFY", "0") not in ("", "0")
     if is_saved(model):
-        return _saved(model, target, shapes is not None or pipeline is not None)
+        return _saved(model, target, shapes is not None or pipeline is not None or specialize is not None)
     compiler = Compiler(target, verify, progress, pipeline)
     if isinstance(model, tuple):
         if shapes is not None and not isinstance(shapes, Mapping):
             raise ShapeError("shapes: a Caffe2 net has one shape for each input: a dict of name -> shape")
         model = load(model, shapes)  # pyright: ignore[reportUnknownArgumentType]
     if not _is_onnx(model):
-        return _prepared(Executable(ModulePrograms(_module(model), compiler, shapes)), shapes)
+        programs = ModulePrograms(_module(model), compiler, shapes)
+        return _prepared(Executable(programs, specialize=specialize), shapes)
     check_kind(model)
     source = OnnxModel(model, compiler.backend)
     chosen = set(shapes) if isinstance(shapes, Mapping) else set[str]()
     opened = [s for s in source.description.defaults if s.name in chosen]
     inputs = bound_shapes([*source.description.inputs, *opened], shapes)
-    return _prepared(Executable(OnnxPrograms(source, compiler, inputs, chosen)), shapes)
+    programs = OnnxPrograms(source, compiler, inputs, chosen)
+    return _prepared(Executable(programs, specialize=specialize), shapes)
 
 
 def _module(model: Any) -> ModuleOp | Path:
