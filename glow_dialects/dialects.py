@@ -11,6 +11,7 @@ from xdsl.ir import Dialect, Operation
 from glow_dialects.core.attributes import BitsAttr, ResourceAttr
 from glow_dialects.core.graph_op import GraphOp
 from glow_dialects.core.instr_op import InstrOp
+from glow_dialects.core.size_text import SizesAttr, SymbolsAttr
 from glow_dialects.core.token import TokenType
 from glow_dialects.core.types import UniformQuantizedType
 
@@ -49,7 +50,7 @@ def _glow_structure() -> Dialect:
         SaveOp,
         YieldOp,
     ]
-    return Dialect("glow", structure, [BitsAttr, ResourceAttr])
+    return Dialect("glow", structure, [BitsAttr, ResourceAttr, SizesAttr, SymbolsAttr])
 
 
 def _instr_structure() -> Dialect:

@@ -16,6 +16,8 @@ from xdsl.utils.mlir_lexer import MLIRLexer, MLIRToken, MLIRTokenKind, StringLit
 
 from glow_dialects.core.errors import GlowError
 from glow_dialects.core.location import UNKNOWN, file_location
+from glow_dialects.core.size_text import SYMBOLS, SizeParser, SymbolsAttr
+from glow_dialects.core.symbols import Symbols
 
 
 class _Lexer(MLIRLexer):
@@ -36,13 +38,14 @@ class _Lexer(MLIRLexer):
         return token
 
 
-class _Parser(Parser):
-    """xDSL's parser, by which operations without a location have that of their text."""
+class _Parser(SizeParser, Parser):
+    """xDSL's parser, which knows open sizes; operations without a location have that of their text."""
 
     def __init__(self, ctx: Context, text: str, name: str) -> None:
         super().__init__(ctx, "", name)  # which reads its first token at once, with its own lexer
         self._parser_state = ParserState(_Lexer(Input(text, name)))
         self._line, self._seen = 1, 0
+        self.symbols = Symbols()
 
     def parse_operation(self) -> Operation:
         place = self._current_token.span
@@ -65,7 +68,10 @@ def parse_module(text: str, name: str, ctx: Context) -> ModuleOp:
     if not text.strip():
         raise GlowError(f"{name}: the program is empty")
     try:
-        module = _Parser(ctx, text, name).parse_module()
+        parser = _Parser(ctx, text, name)
+        module = parser.parse_module()
+        if parser.symbols.conditions.symbols:
+            module.attributes[SYMBOLS] = SymbolsAttr(parser.symbols.conditions)
         if module.location is UNKNOWN:
             module.location = file_location(name, 1, 1)
         return module

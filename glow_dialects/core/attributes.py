@@ -33,6 +33,7 @@ from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
 
 from glow_dialects.core.extent import Extent, is_open, sizes
+from glow_dialects.core.size_text import SizesAttr
 from glow_dialects.core.types import Array, Tensor, UniformQuantizedType, dtype_of, is_standard
 
 
@@ -72,20 +73,6 @@ def _real(text: str) -> FloatAttr[Float64Type]:
 def integers(kind: IntegerType, values: tuple[int, ...]) -> DenseArrayBase[IntegerType]:
     """A dense array; equal ones are one object, since most operators have the same few."""
     return DenseArrayBase.from_list(kind, values)
-
-
-@irdl_attr_definition
-class SizesAttr(Data[tuple[int, ...]]):
-    """`#glow.sizes<[1, n, 2*n]>`: whole numbers of which some are known only at run time."""
-
-    name = "glow.sizes"
-
-    def print_parameter(self, printer: Printer) -> None:
-        printer.print_string(f"<[{', '.join(map(str, self.data))}]>")
-
-    @classmethod
-    def parse_parameter(cls, parser: AttrParser) -> tuple[int, ...]:
-        parser.raise_error("sizes that only the run tells have no textual form yet")
 
 
 def ints(values: tuple[int, ...]) -> Attribute:

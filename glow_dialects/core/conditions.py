@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from math import inf
 from typing import TYPE_CHECKING, TypeAlias
+
+from glow_dialects.core.errors import OpenSizes
 
 if TYPE_CHECKING:
     from glow_dialects.core.extent import Extent
@@ -18,7 +22,8 @@ Range: TypeAlias = tuple[float, float]
 class Symbol:
     """A size that the run tells: its name, an example, and the least and largest value it may have.
 
-    The example decides; costs are those of the `usual` size.
+    The example decides; costs are those of the `usual` size. With a divisor, example and limits count
+    multiples of it.
     """
 
     name: str
@@ -27,12 +32,18 @@ class Symbol:
     least: int = 2
     most: float = inf
     usual: int = 0
+    divisor: int = 1
 
     def __post_init__(self) -> None:
         self.usual = self.usual or self.example
 
     def __str__(self) -> str:
-        return self.name
+        plain = self.name.isidentifier() and self.name.isascii() and self.name not in _WORDS
+        return self.name if plain else json.dumps(self.name, ensure_ascii=False)
+
+
+#: Words of the text of sizes, which no name is without quotes.
+_WORDS = frozenset({"floordiv", "mod", "from", "to", "by", "where"})
 
 
 @dataclass(frozen=True)
@@ -43,8 +54,11 @@ class Condition:
     relation: str
 
     def holds(self, sizes: Mapping[Symbol, int]) -> bool:
-        """Whether it does for some sizes."""
-        return holds(self.extent.at(sizes), self.relation)
+        """Whether it does for some sizes; not where a size in it is divided by 0."""
+        try:
+            return holds(self.extent.at(sizes), self.relation)
+        except ZeroDivisionError:
+            return False
 
     def __str__(self) -> str:
         return f"{self.extent} {self.relation} 0"
@@ -77,6 +91,24 @@ class Conditions:
         """The number that the extent is from here on: the example's."""
         self.decide(extent - extent.example, "==")
         return extent.example
+
+    def check_open(self) -> None:
+        """OpenSizes where a size was fixed, so that what was made is for one size only."""
+        fixed = next((c for c in self.met if c.relation == "=="), None)
+        if fixed is not None:
+            raise OpenSizes(f"what is made of them is for {fixed} only")
+
+    @contextmanager
+    def provisional(self) -> Generator[None]:
+        """What is decided meanwhile is forgotten: it will be decided again for the sizes of a call."""
+        limits = [(s, s.least, s.most) for s in self.symbols]
+        met = dict(self.met)
+        try:
+            yield
+        finally:
+            self.met = met
+            for symbol, least, most in limits:
+                symbol.least, symbol.most = least, most
 
     def _known(self, extent: Extent, relation: str) -> bool | None:
         """What earlier conditions say."""

@@ -6,6 +6,7 @@ all sizes that meet its conditions. What needs the number itself (`int(extent)`)
 that it is the example's.
 
 An extent is a polynomial: a sum of products of symbols, quotients and remainders with whole factors.
+A symbol with a divisor stands in it for the size divided by that: multiples of it are known to be such.
 """
 
 from __future__ import annotations
@@ -20,8 +21,6 @@ from glow_dialects.core.conditions import Conditions, Range, Symbol, holds
 from glow_dialects.core.errors import OpenSizes
 
 Product: TypeAlias = "tuple[Atom, ...]"
-#: Sizes above it are not expected of a symbol, unless it is said.
-LARGEST = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -33,7 +32,11 @@ class Quotient:
     bottom: Extent | int
 
     def __str__(self) -> str:
-        return f"(({self.top}){self.kind}({self.bottom}))"
+        top, bottom = (f"({v})" if isinstance(v, Extent) and v.symbol is None else v for v in self._parts())
+        return f"({top} {'floordiv' if self.kind == '//' else 'mod'} {bottom})"
+
+    def _parts(self) -> tuple[int, int]:
+        return self.top, self.bottom
 
     @property
     def name(self) -> str:
@@ -97,15 +100,15 @@ class Extent(_Number):
         return self._hash
 
     def __str__(self) -> str:
-        texts = [
-            "*".join([*([str(f)] if f != 1 or not p else []), *map(str, p)]) for p, f in self.terms.items()
-        ]
-        return "+".join(texts).replace("+-", "-") or "0"
+        text = "+".join(_term_text(p, f) for p, f in self.terms.items()).replace("+-", "-") or "0"
+        alone = len(self.terms) == 1 and text[0] == "(" and text.count("(") == 1 and text[-1] == ")"
+        return text[1:-1] if alone else text
 
     __repr__ = __str__
 
     def __format__(self, spec: str) -> str:
-        return format(str(self), spec.removesuffix("d"))
+        # xDSL writes numbers of types and attributes in the form "d".
+        return f"[{self}]" if spec == "d" else format(str(self), spec)
 
     @property
     def example(self) -> int:
@@ -160,6 +163,15 @@ class Extent(_Number):
         ((product, factor),) = self.terms.items()
         alone = factor == 1 and len(product) == 1
         return product[0] if alone and isinstance(product[0], Symbol) else None
+
+    @property
+    def linear(self) -> tuple[int, Symbol, int] | None:
+        """(factor, symbol, constant) where it is a multiple of one symbol and a constant."""
+        terms = {p: f for p, f in self.terms.items() if p}
+        ((product, factor), *more) = terms.items()
+        if more or len(product) != 1 or not isinstance(product[0], Symbol):
+            return None
+        return factor, product[0], self.terms.get((), 0)
 
     def symbols(self) -> set[Symbol]:
         """The symbols in it."""
@@ -289,15 +301,6 @@ class Extent(_Number):
         return self
 
 
-def symbol(
-    conditions: Conditions, name: str, example: int, least: int = 2, most: float = LARGEST, usual: int = 0
-) -> Extent:
-    """A new size that only the run tells, from `least` to `most`; what is decided about it is a condition."""
-    made = Symbol(name, example, conditions, least, most, usual)
-    conditions.symbols.append(made)
-    return Extent({(made,): 1}, conditions)
-
-
 def size(value: int) -> int:
     """An int of what may be a number of NumPy's; extents stay."""
     return value if isinstance(value, Extent) else int(value)
@@ -336,6 +339,20 @@ def is_open(values: Sequence[int]) -> bool:
 def _numbers(function: Callable[..., Sequence[int]], *arguments: int) -> Sequence[int]:
     """What a function of `Computed` gives: several atoms ask for numbers of one result."""
     return function(*arguments)
+
+
+def _term_text(product: Product, factor: int) -> str:
+    """A term as text that reads back: of symbols with a divisor the factor is theirs, or they are divided."""
+    texts: list[str] = []
+    for atom in product:
+        text = str(atom)
+        if isinstance(atom, Symbol) and atom.divisor > 1:
+            whole = factor % atom.divisor == 0
+            factor = factor // atom.divisor if whole else factor
+            text = text if whole else f"({text} floordiv {atom.divisor})"
+        texts.append(text)
+    sign = "-" if factor < 0 else ""
+    return sign + "*".join([*([str(abs(factor))] if abs(factor) != 1 or not texts else []), *texts])
 
 
 def _refuse_reals(extent: Extent, other: object) -> NoReturn:

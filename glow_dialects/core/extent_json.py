@@ -35,8 +35,9 @@ class SizeWriter:
         return [self.size(condition.extent), condition.relation]
 
     def symbols(self) -> list[Any]:
-        """[name, example, least, most] of the symbols written so far, most being null without a limit."""
-        return [[s.name, s.example, s.least, None if s.most == inf else s.most] for s in self._numbers]
+        """[name, example, least, most, divisor] of the symbols so far, most being null without a limit."""
+        limits = ((s, None if s.most == inf else s.most) for s in self._numbers)
+        return [[s.name, s.example, s.least, most, s.divisor] for s, most in limits]
 
     def _atom(self, atom: Atom) -> Any:
         if isinstance(atom, Symbol):
@@ -52,9 +53,10 @@ class SizeReader:
 
     def __init__(self, symbols: Sequence[Sequence[Any]]) -> None:
         self._conditions = Conditions()
-        for name, example, least, most in symbols:
-            limit = inf if most is None else most
-            self._conditions.symbols.append(Symbol(name, example, self._conditions, least, limit))
+        for name, example, least, most, *divisor in symbols:
+            made = Symbol(name, example, self._conditions, least, inf if most is None else most)
+            made.divisor = divisor[0] if divisor else 1
+            self._conditions.symbols.append(made)
 
     def size(self, data: Any) -> int:
         """An int or an extent."""

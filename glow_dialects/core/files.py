@@ -13,6 +13,8 @@ from pathlib import Path
 
 from glow_dialects.core.errors import GlowError
 
+WEIGHTS = ".weights.safetensors"
+"""Where the weights of `net.mlir` are: `net.weights.safetensors`."""
 STALE = 3600.0
 """Seconds after which a temporary file is what a killed process left."""
 _TEMPORARY = re.compile(r"\.(?P<name>.+)\.[0-9a-f]{16}")

@@ -9,7 +9,7 @@ from xdsl.dialects.builtin import DenseArrayBase, FloatAttr, IntegerAttr, String
 from xdsl.irdl import BaseAttr, opt_prop_def, prop_def
 from xdsl.utils.exceptions import VerifyException
 
-from glow_dialects.core.attributes import SizesAttr
+from glow_dialects.core.size_text import SizesAttr
 
 #: The definition of a property; on an operation, the field is its Python value.
 _prop: Callable[..., Any] = prop_def

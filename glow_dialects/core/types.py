@@ -28,7 +28,7 @@ from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
 
 from glow_dialects.core.errors import UnsupportedError
-from glow_dialects.core.extent import is_open, size, sizes
+from glow_dialects.core.extent import Extent, are_equal, is_open, size, sizes
 
 Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 Tensor = TensorType[Attribute]
@@ -306,8 +306,10 @@ def broadcast_shapes(*shapes: Sequence[int]) -> tuple[int, ...]:
     rank = max(map(len, shapes), default=0)
     result: list[int] = []
     for dims in zip(*[(1,) * (rank - len(s)) + tuple(s) for s in shapes], strict=True):
-        wide = next((d for d in dims if d != 1), 1)
-        if any(d not in (1, wide) for d in dims):
+        some = [d for d in dims if isinstance(d, Extent) or d != 1]
+        alike = all(are_equal(d, some[0]) for d in some)  # of sizes that are, nothing has to be decided
+        wide = (some or [1])[0] if alike else next(d for d in some if d != 1)
+        if not alike and any(d not in (1, wide) for d in some):
             text = " and ".join("x".join(map(str, s)) or "scalar" for s in shapes)
             raise VerifyException(f"shapes {text} do not broadcast")
         result.append(size(wide))

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from glow_backends.base import Backend, Program
+from glow_dialects.core.errors import OpenSizes
+from glow_dialects.core.estimates import estimate
+from glow_dialects.core.extent import Extent
 
 if TYPE_CHECKING:
     from xdsl.dialects.builtin import ModuleOp
@@ -39,6 +42,36 @@ class Compiler:
         steps = None if self.pipeline is None else self.pipeline.phases
         return compile_module(module, self.backend, 1, self.verify, self.progress, own=own, steps=steps)
 
+    def open(
+        self, key: str | None, shapes: Mapping[str, Sequence[int]], make: Callable[[], Program | None]
+    ) -> Program | None:
+        """A program for shapes with open sizes: one that the backend remembers, else what `make` gives.
+
+        None where there cannot be one; OpenSizes where one of the sizes would be fixed.
+        """
+        backend = self.backend
+        if not backend.OPEN_SIZES:
+            return None
+        if key is None:
+            return _checked(shapes, make())
+        failure = backend.recall_note(f"open {key}")
+        if failure is not None:
+            raise OpenSizes(failure)
+        examples = {n: tuple(map(estimate, s)) for n, s in shapes.items()}
+        number = 0
+        while (program := backend.recall(f"open {number} {key}")) is not None:
+            if program.fits(examples):
+                return program
+            number += 1
+        try:
+            program = _checked(shapes, make())
+        except OpenSizes as error:
+            backend.remember_note(f"open {key}", str(error))
+            raise
+        if program is not None:
+            backend.remember(f"open {number} {key}", program)
+        return program
+
     def recall(self, module: ModuleOp) -> Program:
         """The program that the backend remembers for such a module; else it is compiled, and remembered.
 
@@ -53,3 +86,11 @@ class Compiler:
             if key is not None:
                 self.backend.remember(key, program)
         return program
+
+
+def _checked(shapes: Mapping[str, Sequence[int]], program: Program | None) -> Program | None:
+    """A program that was made for shapes; OpenSizes where their sizes are fixed by what it is."""
+    extents = (d for shape in shapes.values() for d in shape if isinstance(d, Extent))
+    if program is not None and any(s.least == s.most for e in extents for s in e.symbols()):
+        raise OpenSizes("the code for them would be for one size only")
+    return program

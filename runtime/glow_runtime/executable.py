@@ -7,14 +7,22 @@ from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from glow_backends.base import Bound, Port, Program, Report, as_array, check_inputs, check_mapping
-from glow_dialects.core.errors import BindingError, ClosedError, CompileError, OpenSizes, ShapeError
+from glow_dialects.core.errors import (
+    BindingError,
+    ClosedError,
+    CompileError,
+    GlowError,
+    OpenSizes,
+    ShapeError,
+)
 from glow_dialects.core.forks import ForkLock
 from glow_runtime.flights import Flights
+from glow_runtime.hot_sizes import HotSizes
 from glow_runtime.open_programs import OpenPrograms
 from glow_runtime.program_source import ProgramSource, Signature
 
@@ -23,6 +31,8 @@ if TYPE_CHECKING:
     from glow_dialects.core.types import Array
 
 Shapes = Mapping[str, Sequence[int]]
+Specialize = Literal["never", "hot", "always"]
+SPECIALIZE = ("never", "hot", "always")
 LOG = logging.getLogger("glow")
 
 
@@ -38,12 +48,16 @@ class Executable:
     Where the model has symbolic dimensions, the first input shapes get a program of their own; one for any
     size serves those that differ from call to call (see `open_programs`), and where there cannot be one,
     each new set of shapes gets its own, too (`limit` are kept, the least recently used goes first).
+    `specialize` chooses otherwise: with "never" and "hot" the first program is one for any size already,
+    with "hot" sizes that are met often get their own in the background; with "always" all do.
 
     It serves any number of threads: runs go side by side, and a program that several of them need is
     compiled once. `close`, or the end of a `with`, frees it.
     """
 
-    def __init__(self, source: ProgramSource, limit: int = 16) -> None:
+    def __init__(self, source: ProgramSource, limit: int = 16, specialize: Specialize | None = None) -> None:
+        if specialize is not None and specialize not in SPECIALIZE:
+            raise GlowError(f"specialize={specialize!r}, expected one of {', '.join(SPECIALIZE)}")
         self.inputs, self.outputs = list(source.inputs), list(source.outputs)
         self.defaults = list(source.defaults)
         self._source = source
@@ -58,7 +72,9 @@ class Executable:
         self._lock = ForkLock()
         self._flights: Flights[Program] = Flights()
         self._closed = False
-        self._any_size = OpenPrograms(source)
+        self._always = specialize == "always"
+        self._any_size = OpenPrograms(source, eager=specialize in ("never", "hot"))
+        self._hot = HotSizes() if specialize == "hot" else None
         self._last: Program | None = None
         #: Shapes and contents that programs were compiled for, as the log names them.
         self._named: set[str] = set()
@@ -86,10 +102,20 @@ class Executable:
         """A program for these input shapes, and `alone` for no others."""
         chosen = self._deciding(values)
         key = self._key(shapes, chosen)
-        program = self._kept(key) or (None if alone else self._any_size.find(shapes, chosen))
+        alone = alone or self._always
+        program = self._kept(key) or (None if alone else self._found(key, shapes, chosen))
         if program is None:
             program = self._flights.do(key, lambda: self._compiled(key, shapes, chosen, alone))
         self._last = program
+        return program
+
+    def _found(
+        self, key: Any, shapes: dict[str, tuple[int, ...]], contents: dict[str, Array]
+    ) -> Program | None:
+        """A program for any size that is for these; where they have come often, they get their own."""
+        program = self._any_size.find(shapes, contents)
+        if program is not None and self._hot is not None:
+            self._hot.meet(key, lambda: self._compiled(key, shapes, contents, alone=True))
         return program
 
     def _compiled(
@@ -99,6 +125,7 @@ class Executable:
         program = self._kept(key)
         if program is not None:  # another thread compiled it after this one had looked
             return program
+        self._source.check(shapes)
         self._log(shapes, contents)
         reason = ""
         try:
@@ -126,7 +153,7 @@ class Executable:
         """Name the shapes and contents that no program has met, unless this is the first."""
         texts = [f"{n}={'x'.join(map(str, s)) or 'scalar'}" for n, s in shapes.items() if n not in contents]
         texts += [f"{n}={array.tolist()}" for n, array in contents.items()]
-        if self._programs:
+        if self._named:
             LOG.info("compiling for %s", ", ".join([t for t in texts if t not in self._named] or texts))
         self._named.update(texts)
 
@@ -177,7 +204,8 @@ class Executable:
                 return None
             shapes[signature.name] = array.shape
         deciding = self._deciding(inputs) if self._value_inputs else {}
-        program = self._kept(self._key(shapes, deciding)) or self._any_size.find(shapes, deciding)
+        key = self._key(shapes, deciding)
+        program = self._kept(key) or self._found(key, shapes, deciding)
         self._last = program or self._last
         return program
 
@@ -194,6 +222,8 @@ class Executable:
 
     def _remember(self, inputs: Mapping[str, Any], program: Program) -> None:
         """Take inputs that are arrays as the program takes them for those of the next call."""
+        if self._hot is not None and self._any_size.has(program):
+            return  # calls of it are counted
         forms: list[tuple[str, np.dtype, tuple[int, ...]]] = []
         for port in program.inputs:
             array = inputs.get(port.name)
@@ -254,6 +284,7 @@ class Executable:
         """Let go of the programs of open dimensions; they are compiled again when they are needed."""
         with self._lock:
             self._last, self._latest = self._static, None
+            self._hot = HotSizes() if self._hot is not None else None
             self._any_size = OpenPrograms(self._source)
             self._programs.clear()
 
@@ -353,6 +384,8 @@ class Executable:
             if signature.kind == "other":
                 continue
             array = arrays.get(signature.name)
+            if array is not None and signature.kind == "tensor" and array.ndim != len(signature.shape):
+                raise BindingError(f"input '{signature.name}' has shape {array.shape}, expected {signature}")
             shape: list[int] = []
             for index, dim in enumerate(signature.shape):
                 free = dim is None and array is not None and index < array.ndim

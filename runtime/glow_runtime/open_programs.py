@@ -8,16 +8,16 @@ meet what was decided for its examples.
 from __future__ import annotations
 
 import logging
-import re
 from collections import Counter
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from glow_backends.base import Program
-from glow_dialects.core.conditions import Conditions, Symbol
-from glow_dialects.core.errors import GlowError, OpenSizes
-from glow_dialects.core.extent import Extent, symbol
+from glow_dialects.core.conditions import Conditions
+from glow_dialects.core.errors import GlowError, OpenSizes, ShapeError
+from glow_dialects.core.extent import Extent
 from glow_dialects.core.forks import ForkLock
+from glow_dialects.core.symbols import Symbols, parse_size, symbol
 
 if TYPE_CHECKING:
     from glow_dialects.core.types import Array
@@ -37,11 +37,18 @@ _SHIFTS = 5, 0
 
 
 class OpenPrograms:
-    """The open programs of a model, and which of its dimensions have differed from call to call."""
+    """The open programs of a model, and which of its dimensions have differed from call to call.
 
-    def __init__(self, source: ProgramSource) -> None:
-        self._source = source
+    `eager`: every dimension that may differ is taken for one that has.
+    """
+
+    def __init__(self, source: ProgramSource, eager: bool = False) -> None:
+        self._source, self._eager = source, eager
         self._signatures = {s.name: s for s in (*source.inputs, *source.defaults)}
+        self._names = Symbols()
+        self._limits = {s.name: s for s in source.symbols}
+        #: What the texts of dimensions stand for, None where one is a name and nothing else.
+        self._forms: dict[str, Extent | None] = {}
         #: With the inputs and contents that each is specialised on.
         self._programs: list[tuple[Key, Program]] = [*source.open_programs]
         self._first: dict[str, int] = {}
@@ -61,6 +68,10 @@ class OpenPrograms:
         """All of them, with the inputs and contents that each is for."""
         return list(self._programs)
 
+    def has(self, program: Program) -> bool:
+        """Whether a program is one of them."""
+        return any(p is program for _, p in self._programs)
+
     def meet(self, shapes: Shapes) -> None:
         """Note the sizes of a call."""
         for name, extent in self._dims(shapes).items():
@@ -79,6 +90,9 @@ class OpenPrograms:
     def _new(self, shapes: Shapes, contents: dict[str, Array]) -> Program | None:
         dims = self._dims(shapes)
         differed = frozenset(n for n in self._differed if dims.get(n, 0) > 1)
+        if self._eager:
+            every = frozenset(n for n, size in dims.items() if size > 1)
+            differed = every if self._failures[every] < ATTEMPTS else differed
         if not differed:
             return None
         key, names = _key(shapes, contents), ", ".join(sorted(differed))
@@ -120,44 +134,77 @@ class OpenPrograms:
         return program
 
     def _dims(self, shapes: Shapes) -> dict[str, int]:
-        """The open dimensions of the inputs and their sizes, by name."""
+        """The sizes of the open dimensions of the inputs by name, but for those that follow from others."""
         dims: dict[str, int] = {}
         for name, shape in shapes.items():
             for axis, extent in enumerate(shape):
                 text = dimension_name(self._signatures[name], axis)
                 if text is not None:
-                    dims[text] = extent
-        return dims
+                    dims[self._plain(text)] = extent
+        for text, size in list(dims.items()):
+            form = self._form(text)
+            linear = None if form is None else form.linear
+            if linear is not None and (size - linear[2]) % linear[0] == 0:
+                dims.setdefault(linear[1].name, (size - linear[2]) // linear[0] * linear[1].divisor)
+        return {n: d for n, d in dims.items() if not self._follows(n, d, dims)}
+
+    def _follows(self, text: str, size: int, dims: Mapping[str, int]) -> bool:
+        """Whether a dimension is what its text says of others, such as `past + 1`."""
+        form = self._form(text)
+        if form is None or form.symbol is not None:
+            return False
+        try:
+            return parse_size(text, dims.__getitem__) == size
+        except (KeyError, ShapeError):
+            return False
+
+    def _form(self, text: str) -> Extent | None:
+        """The size that the text of a dimension stands for, if it is not a mere name."""
+        if text not in self._forms:
+            try:
+                form = self._names.size(text)
+            except ShapeError:
+                form = None
+            self._forms[text] = form if isinstance(form, Extent) else None
+        return self._forms[text]
+
+    def _plain(self, text: str) -> str:
+        """A name without its quotes; another text as it is."""
+        form = self._form(text)
+        single = None if form is None else form.symbol
+        return text if single is None else single.name
 
     def _opened(
         self, shapes: Shapes, differed: frozenset[str], conditions: Conditions, shift: int
     ) -> dict[str, tuple[int, ...]]:
         """The shapes with symbols for the dimensions that have differed."""
         dims = self._dims(shapes)
-        symbols: dict[str, int] = {
-            n: symbol(conditions, n, dims[n] + shift, most=_most(dims[n]), usual=dims[n])
-            for n in sorted(differed)
-            if "+" not in n
-        }
+        known = {n: self._symbol(n, d, conditions, shift) for n, d in sorted(dims.items()) if n in differed}
 
         def extent(text: str | None, size: int) -> int:
-            if text is None or text not in differed:
+            if text is None:
                 return size
-            if text in symbols:
-                return symbols[text]
-            parts = [term_of(p, symbols, dims) for p in re.split(r"\s*\+\s*", text)]
-            known = [p for p in parts if p is not None]
-            total = sum(known)
-            fits = len(known) == len(parts) and sum(_actual(p, dims) for p in known) == size
-            if not fits:
-                total = symbol(conditions, text, size + shift, most=_most(size), usual=size)
-            symbols[text] = total
-            return total
+            name = self._plain(text)
+            if name in dims:
+                return known.get(name, size)
+            return parse_size(text, lambda name: known.get(name, dims[name]))
 
         return {
             name: tuple(extent(dimension_name(self._signatures[name], i), d) for i, d in enumerate(shape))
             for name, shape in shapes.items()
         }
+
+    def _symbol(self, name: str, size: int, conditions: Conditions, shift: int) -> int:
+        """A symbol for sizes like one that was met, within the limits that the model says."""
+        limits = self._limits.get(name)
+        if limits is None:
+            return symbol(conditions, name, size + shift, most=_most(size), usual=size)
+        by = limits.divisor
+        least, most = max(2, limits.least * by), min(_most(size), limits.most * by)
+        example = size + shift * by
+        return symbol(
+            conditions, name, example if example <= most else size, least, most, usual=size, divisor=by
+        )
 
 
 def _most(size: int) -> int:
@@ -171,21 +218,6 @@ def dimension_name(signature: Signature, axis: int) -> str | None:
         return None
     names = signature.names
     return (names[axis] if axis < len(names) else "") or f"{signature.name}.{axis}"
-
-
-def term_of(text: str, symbols: Mapping[str, int], dims: Mapping[str, int]) -> int | None:
-    """A term of a sum of dimensions' names and numbers."""
-    if text.isdigit():
-        return int(text)
-    return symbols.get(text, dims.get(text))
-
-
-def _actual(value: int, dims: Mapping[str, int]) -> int:
-    """The size that a term has in the call."""
-    if not isinstance(value, Extent):
-        return value
-    known: Symbol | None = value.symbol
-    return -1 if known is None else dims[known.name]
 
 
 def _key(shapes: Shapes, contents: Contents) -> Key:

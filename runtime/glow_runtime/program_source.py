@@ -12,6 +12,7 @@ import numpy as np
 from glow_backends.base import Backend, Program
 
 if TYPE_CHECKING:
+    from glow_dialects.core.conditions import Symbol
     from glow_dialects.core.types import Array
 
 
@@ -42,6 +43,7 @@ class ProgramSource(ABC):
     `defaults` are inputs that have a value unless a call gives another: a constant of the program
     otherwise, so that calls that give it run a program of their own. The contents of `value_inputs`
     are part of a specialisation. `open_programs` are the programs of any size that there are from the start.
+    `symbols` are open sizes of which limits or divisors are known, by the names that inputs have for them.
     """
 
     inputs: Sequence[Signature]
@@ -49,7 +51,11 @@ class ProgramSource(ABC):
     defaults: Sequence[Signature] = ()
     value_inputs: Sequence[str] = ()
     open_programs: Sequence[tuple[Key, Program]] = ()
+    symbols: Sequence[Symbol] = ()
     backend: Backend
+
+    def check(self, shapes: Mapping[str, tuple[int, ...]]) -> None:  # noqa: B027 - signatures say enough
+        """BindingError where inputs of these shapes are none of the model's, beyond what signatures say."""
 
     @abstractmethod
     def program(self, shapes: dict[str, tuple[int, ...]], values: dict[str, Array]) -> Program:

@@ -16,12 +16,11 @@ from xdsl.dialects.builtin import ModuleOp
 
 from glow_dialects.core.attributes import Resource, ResourceAttr
 from glow_dialects.core.errors import GlowError
-from glow_dialects.core.files import whole
+from glow_dialects.core.files import WEIGHTS, whole
 from glow_dialects.core.types import Array, bytes_of, dtype_of, shape_of
 from glow_dialects.ops.module import ConstantOp, PlaceholderOp
 
-#: Where the weights of `net.mlir` are: `net.weights.safetensors`.
-SUFFIX = ".weights.safetensors"
+SUFFIX = WEIGHTS
 DIGEST = "glow.digest"
 """The text of a weights file that tells its contents."""
 

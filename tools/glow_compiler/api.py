@@ -7,20 +7,17 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-import numpy as np
-
-from glow_backends.base import MOST_THREADS, Backend, Program, cores, get_backend
+from glow_backends.base import MOST_THREADS, Backend, cores, get_backend
+from glow_compiler.module_programs import ModulePrograms, bound_shapes
 from glow_compiler.onnx_model import OnnxModel
 from glow_compiler.onnx_programs import OnnxPrograms
-from glow_dialects.core.errors import GlowError, ShapeError, UnsupportedError
+from glow_dialects.core.errors import GlowError, OpenSizes, ShapeError, UnsupportedError
 from glow_runtime.compiler import Compiler
-from glow_runtime.executable import Executable
-from glow_runtime.program_source import ProgramSource, Signature
+from glow_runtime.executable import Executable, Specialize
 
 if TYPE_CHECKING:
     from xdsl.dialects.builtin import ModuleOp
 
-    from glow_dialects.core.types import Array
     from glow_runtime.pipelines import Pipeline
 
 Model = "str | Path | onnx.ModelProto | ModuleOp | GraphBuilder"
@@ -31,8 +28,8 @@ def load(model: Any, shapes: Shapes | None = None) -> ModuleOp:
     """The graph-level module of a model: an .onnx or .mlir path, a ModelProto, a builder or a module.
 
     A pair of paths is a Caffe2 net: init net, predict net; `shapes` gives the shape of every input.
-    Otherwise `shapes` binds symbolic input dimensions (input name -> shape). Raises ImportProblems with every
-    problem of an ONNX model, ShapeError where a symbolic dimension stays unbound.
+    Otherwise `shapes` binds symbolic input dimensions (input name -> shape); the others stay open.
+    Raises ImportProblems with every problem of an ONNX model, ShapeError for shapes that are wrong.
     """
     from xdsl.dialects.builtin import ModuleOp
 
@@ -52,9 +49,13 @@ def load(model: Any, shapes: Shapes | None = None) -> ModuleOp:
         return import_caffe2(init_net, predict_net, dict(shapes or {}))
     if isinstance(model, str | Path) and not str(model).endswith(".onnx"):
         return _read_mlir(Path(model))
+    from glow_dialects.core.symbols import Symbols
     from glow_frontends.onnx import import_model
 
-    return import_model(model, shapes=dict(shapes or {}))
+    try:
+        return import_model(model, shapes=dict(shapes or {}), sizes=Symbols())
+    except OpenSizes as error:
+        raise ShapeError(f"the model's sizes cannot stay open: {error}; bind them by shapes=") from None
 
 
 def check_kind(model: Any) -> None:
@@ -98,6 +99,7 @@ def compile(
     verify: bool | None = None,
     progress: Callable[[str], None] | None = None,
     pipeline: Pipeline | None = None,
+    specialize: Specialize | None = None,
     **options: Any,
 ) -> Executable:
     """Compile a model for a backend, which is named (with its `options`) or given.
@@ -105,7 +107,9 @@ def compile(
     `model`: a path, an onnx.ModelProto, a module or a GraphBuilder; files of `Executable.save` (.glow) are
     loaded. `threads="auto"` is one for each core that the process may use. `shapes` binds symbolic
     dimensions: one dict fixes them, a list of dicts compiles each beforehand and leaves others to be
-    compiled when first met. Without it a program is compiled for each new set of input shapes.
+    compiled when first met. Without it the first shapes get a program of their own, and one for any size
+    serves those that differ. `specialize`: "never" compiles one for any size at once; "hot" does so too, and
+    compiles sizes that are met often in the background; "always" compiles each new set of shapes.
     Inputs with default values (initializers of an ONNX model that its graph lists as inputs, too) are
     constants in calls that do not give them; one that `shapes` names is an input like the others.
     `pipeline` is one in place of the backend's, such as `Pipeline.default("cpu").remove("glow-cpu-images")`.
@@ -118,20 +122,31 @@ def compile(
         own = pipeline is None and type(target).__module__.startswith("glow_backends.")
         verify = not own or os.environ.get("GLOW_VERIFY", "0") not in ("", "0")
     if is_saved(model):
-        return _saved(model, target, shapes is not None or pipeline is not None)
+        return _saved(model, target, shapes is not None or pipeline is not None or specialize is not None)
     compiler = Compiler(target, verify, progress, pipeline)
     if isinstance(model, tuple):
         if shapes is not None and not isinstance(shapes, Mapping):
             raise ShapeError("shapes: a Caffe2 net has one shape for each input: a dict of name -> shape")
         model = load(model, shapes)  # pyright: ignore[reportUnknownArgumentType]
     if not _is_onnx(model):
-        return Executable(ModuleProgram(load(model), compiler, shapes))
+        programs = ModulePrograms(_module(model), compiler, shapes)
+        return _prepared(Executable(programs, specialize=specialize), shapes)
     check_kind(model)
     source = OnnxModel(model, compiler.backend)
     chosen = set(shapes) if isinstance(shapes, Mapping) else set[str]()
     opened = [s for s in source.description.defaults if s.name in chosen]
-    inputs = _bound([*source.description.inputs, *opened], shapes)
-    net = Executable(OnnxPrograms(source, compiler, inputs, chosen))
+    inputs = bound_shapes([*source.description.inputs, *opened], shapes)
+    programs = OnnxPrograms(source, compiler, inputs, chosen)
+    return _prepared(Executable(programs, specialize=specialize), shapes)
+
+
+def _module(model: Any) -> ModuleOp | Path:
+    """A model as a module, files of modules as they are."""
+    return Path(model) if isinstance(model, str | Path) else load(model)
+
+
+def _prepared(net: Executable, shapes: Shapes | Sequence[Shapes] | None) -> Executable:
+    """The executable with programs for shapes that a list gives."""
     if shapes is not None and not isinstance(shapes, Mapping):
         for item in shapes:
             net.specialize(item)
@@ -156,25 +171,6 @@ def _saved(path: str | Path, backend: Backend, chosen: bool) -> Executable:
     return net
 
 
-class ModuleProgram(ProgramSource):
-    """A module, of which every shape is known."""
-
-    def __init__(
-        self, module: ModuleOp, compiler: Compiler, shapes: Shapes | Sequence[Shapes] | None
-    ) -> None:
-        self.inputs, self.outputs = _signatures(module, "input"), _signatures(module, "output")
-        self._module, self._compiler = module, compiler
-        self.backend = compiler.backend
-        for have, wanted in zip(self.inputs, _bound(self.inputs, shapes), strict=True):
-            if have.shape != wanted.shape:
-                shape = wanted.shape
-                raise ShapeError(f"shapes: input '{have.name}' of a module is {have.shape}, not {shape}")
-
-    def program(self, shapes: dict[str, tuple[int, ...]], values: dict[str, Array]) -> Program:
-        del shapes, values
-        return self._compiler.compile(self._module)
-
-
 def backend_of(backend: str | Backend, threads: int | Literal["auto"], options: dict[str, Any]) -> Backend:
     """The backend that is named or given."""
     if isinstance(backend, str):
@@ -187,24 +183,6 @@ def backend_of(backend: str | Backend, threads: int | Literal["auto"], options: 
     return backend
 
 
-def _bound(inputs: list[Signature], shapes: Shapes | Sequence[Shapes] | None) -> list[Signature]:
-    """Inputs with the shapes that one dict fixes; ShapeError for another name or rank."""
-    several = isinstance(shapes, Sequence) and not isinstance(shapes, str)
-    if shapes is not None and not isinstance(shapes, Mapping) and not several:
-        raise ShapeError(f"shapes: a dict of name -> shape or a list of them, not {type(shapes).__name__}")
-    fixed = dict(shapes) if isinstance(shapes, Mapping) else {}
-    declared = {s.name: s for s in inputs}
-    for name, shape in fixed.items():
-        if name not in declared:
-            raise ShapeError(f"shapes: no input '{name}'; the inputs are {', '.join(declared)}")
-        if not hasattr(shape, "__len__"):
-            raise ShapeError(f"shapes: input '{name}' is given {shape!r}, expected a tuple of dimensions")
-        if declared[name].kind != "unranked" and len(shape) != len(declared[name].shape):
-            rank = len(declared[name].shape)
-            raise ShapeError(f"shapes: input '{name}' has {rank} dimensions, got {tuple(shape)}")
-    return [Signature(s.name, tuple(fixed[s.name]), s.dtype) if s.name in fixed else s for s in inputs]
-
-
 def _is_onnx(model: Any) -> bool:
     """Whether a model is an ONNX file or proto; of the others nothing is known without the compiler."""
     if isinstance(model, str | Path):
@@ -214,15 +192,3 @@ def _is_onnx(model: Any) -> bool:
     from glow_frontends.builder import GraphBuilder
 
     return not isinstance(model, ModuleOp | GraphBuilder)
-
-
-def _signatures(module: ModuleOp, kind: str) -> list[Signature]:
-    from xdsl.dialects.builtin import StringAttr
-
-    from glow_backends.base import ports
-    from glow_dialects.instr.memory import InstrFuncOp
-    from glow_dialects.ops.module import FuncOp
-
-    main = next((f for f in module.ops if getattr(f, "sym_name", None) == StringAttr("main")), None)
-    function = main if kind == "output" and isinstance(main, FuncOp | InstrFuncOp) else None
-    return [Signature(p.name, p.shape, np.dtype(p.dtype)) for p in ports(module, kind, function)]

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
@@ -15,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from glow_backends.base import Backend, dtype_named
+from glow_compiler.file_states import settled, state
 from glow_dialects.core.errors import GlowError
 from glow_runtime.program_source import Signature
 
@@ -22,9 +22,6 @@ if TYPE_CHECKING:
     from onnx import ModelProto
 
     from glow_dialects.core.types import Array
-
-SETTLED = 2.0
-"""Seconds after which a file's time of change tells it from what it was before."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +50,7 @@ class OnnxModel:
         self._note = f"onnx {state(self.path)}" if self.path is not None and self._remembers else None
         note = None if self._note is None else _read(backend.recall_note(self._note))
         self.description = note or self._describe()
-        if note is None and self._note is not None and self.path is not None and _settled(self.path):
+        if note is None and self._note is not None and self.path is not None and settled(self.path):
             backend.remember_note(self._note, json.dumps(asdict(self.description), default=str))
 
     @property
@@ -109,19 +106,6 @@ class OnnxModel:
             [state(folder / name) for name in sorted(external_files(self.proto))],
             content_digest(self.proto, self.path) if self._remembers else None,
         )
-
-
-def state(path: Path) -> str:
-    """A text that changes when the file does: where it is, its size and time of change."""
-    try:
-        status, whole = path.stat(), path.resolve()
-    except (OSError, ValueError, RuntimeError):  # also names that no file can have, links in a circle
-        return f"{path} is missing"
-    return f"{status.st_size} {status.st_mtime_ns} {status.st_ino} {whole}"
-
-
-def _settled(path: Path) -> bool:
-    return time.time() - path.stat().st_mtime > SETTLED
 
 
 def _read(text: str | None) -> Description | None:

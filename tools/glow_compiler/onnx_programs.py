@@ -7,9 +7,6 @@ from typing import TYPE_CHECKING, cast
 
 from glow_backends.base import Port, Program
 from glow_compiler.onnx_model import OnnxModel
-from glow_dialects.core.errors import OpenSizes
-from glow_dialects.core.estimates import estimate
-from glow_dialects.core.extent import Extent
 from glow_runtime.compiler import Compiler
 from glow_runtime.planned import PlannedProgram
 from glow_runtime.program_source import ProgramSource, Signature
@@ -56,42 +53,18 @@ class OnnxPrograms(ProgramSource):
         return program
 
     def open_program(self, shapes: Mapping[str, tuple[int, ...]], values: dict[str, Array]) -> Program | None:
-        if not self._compiler.backend.OPEN_SIZES:
-            return None
         key = self._compiler.keyed(self._model.key(shapes, values))
-        if key is None:
-            return self._open(shapes, values)
-        backend, examples = self._compiler.backend, {n: tuple(map(estimate, s)) for n, s in shapes.items()}
-        failure = backend.recall_note(f"open {key}")
-        if failure is not None:
-            raise OpenSizes(failure)
-        number = 0
-        while (program := backend.recall(f"open {number} {key}")) is not None:
-            if program.fits(examples):
-                return program
-            number += 1
-        try:
-            program = self._open(shapes, values)
-        except OpenSizes as error:
-            backend.remember_note(f"open {key}", str(error))
-            raise
-        if program is not None:
-            backend.remember(f"open {number} {key}", program)
-        return program
+        return self._compiler.open(key, shapes, lambda: self._open(shapes, values))
 
     def _open(self, shapes: Mapping[str, tuple[int, ...]], values: dict[str, Array]) -> Program | None:
-        """A program for any size, compiled; OpenSizes where it would fix one of them."""
+        """A program for any size, compiled."""
         from glow_runtime.lowering import quiet_gc
 
         with quiet_gc():
             stage = self._plan(frozenset(self._replaced(shapes))).first(shapes, values)
             if stage is None or not stage.whole or stage.module is None:
                 return None
-            program = self._compiler.compile(stage.module, own=True)
-        extents = (d for shape in shapes.values() for d in shape if isinstance(d, Extent))
-        if any(s.least == s.most for e in extents for s in e.symbols()):
-            raise OpenSizes("the code for them would be for one size only")
-        return program
+            return self._compiler.compile(stage.module, own=True)
 
     def _replaced(self, shapes: Container[str]) -> list[str]:
         """The inputs with default values that a call gives."""

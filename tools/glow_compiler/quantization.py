@@ -15,16 +15,17 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 
-from glow_backends.base import get_backend
+from glow_backends.base import get_backend, public_name
 from glow_compiler.api import compile, load
 from glow_compiler.index_inputs import inside, sizes_of_tables
 from glow_compiler.rounding import BATCHES, losses
-from glow_dialects.core.errors import ShapeError
+from glow_dialects.core.errors import ImportProblems, OpenSizes, ShapeError
 from glow_dialects.core.graph_op import GraphOp
 from glow_dialects.core.types import Array
 from glow_dialects.dialects import card_ops, context
-from glow_dialects.ops.module import functions
+from glow_dialects.ops.module import functions, placeholders
 from glow_passes.graph import OPTIMIZE
+from glow_passes.graph.bind_sizes import check_open, sizes_of, symbols_of
 from glow_passes.graph.cse import CsePass
 from glow_passes.graph.dce import DcePass
 from glow_passes.quantize.apply_profile import ATTRIBUTE, CHANNELS, LOSS, annotate
@@ -82,11 +83,26 @@ def prepared(
 ) -> ModuleOp:
     """The optimised graph that profiles are taken of and that is quantised.
 
-    Where run-time numbers decide about an ONNX model's graph, such as the sampling rate of audio, it is
-    the graph for the single integers in `feed`.
+    Sizes that neither the model nor `shapes` fixes stay open; what depends on sizes is decided for those
+    of `feed`. Where run-time numbers decide about an ONNX model's graph, such as the sampling rate of
+    audio, it is the graph for the single integers in `feed`.
     """
-    module = opened(model, shapes, {}, feed or {}).clone()
-    _run(module, OPTIMIZE)
+    usual = {name: np.shape(value) for name, value in (feed or {}).items()}
+    return _optimized(model, shapes, usual, feed or {})
+
+
+def _optimized(
+    model: Any,
+    shapes: Mapping[str, Sequence[int]] | None,
+    usual: Mapping[str, Sequence[int]],
+    feed: Feed,
+) -> ModuleOp:
+    module = opened(model, shapes, usual, feed).clone()
+    try:
+        _run(module, OPTIMIZE)
+        check_open(module)
+    except OpenSizes:
+        return _optimized(model, usual, usual, feed)
     return module
 
 
@@ -96,22 +112,28 @@ def opened(
     usual: Mapping[str, Sequence[int]],
     feed: Feed,
 ) -> ModuleOp:
-    """The graph of a model: of its `usual` shapes where it leaves some open and `shapes` gives none, and
-    for the single integers in `feed` where such decide about it.
+    """The graph of a model, for its `usual` shapes where it has no form for open ones and `shapes` gives
+    none, and for the single integers in `feed` where such decide about it.
     """
     from glow_frontends.onnx import NotStatic, import_model
 
     try:
-        return load(model, shapes)
-    except ShapeError:
-        if shapes or not usual:
-            raise
-        return opened(model, usual, {}, feed)
+        module = load(model, shapes)
     except NotStatic:
         numbers = {name: np.asarray(feed[name]) for name in numbers_of(feed)}
         if not numbers:
             raise
-        return import_model(model, shapes=dict(shapes or {}), values=numbers)
+        return import_model(model, shapes=dict(shapes or usual), values=numbers)
+    except (ShapeError, ImportProblems, OpenSizes):
+        if shapes or not usual:
+            raise
+        return opened(model, usual, {}, feed)
+    conditions = symbols_of(module)
+    inputs = {public_name(p): n for n, p in placeholders(module).items() if p.kind.data == "input"}
+    if conditions is not None and not shapes and inputs.keys() <= usual.keys():
+        for symbol, size in sizes_of(module, {inputs[n]: usual[n] for n in inputs}).items():
+            symbol.usual = size
+    return module
 
 
 def numbers_of(feed: Feed) -> dict[str, int]:
@@ -141,10 +163,9 @@ def profile(
     first = next(batches, None)
     if first is None:
         raise QuantizationError("the calibration data is empty: no batch was given")
-    bound = shapes or {name: np.shape(value) for name, value in first.items()}
-    module = prepared(model, bound, first)
+    module = prepared(model, shapes, first)
     ranges = profile_prepared(module, chain([first], batches), backend, progress)
-    ranges.shapes = {name: tuple(shape) for name, shape in bound.items()}
+    ranges.shapes = {name: np.shape(value) for name, value in first.items()}
     ranges.numbers = numbers_of(first)
     return ranges
 
@@ -244,16 +265,18 @@ def quantize(
     if isinstance(data, str | Path):
         data = Profile.load(data)
     if isinstance(data, Profile):
-        module = prepared(opened(model, shapes, data.shapes, data.numbers))
+        module = _optimized(model, shapes, data.shapes, data.numbers)
     else:
         batches = checked(data)
         first = next(batches, None)
-        if first is not None and shapes is None:
-            shapes = {name: np.shape(value) for name, value in first.items()}
         feeds = batches if first is None else chain([first], batches)
         data = profile(model, feeds, backend, shapes)
         module = prepared(model, shapes, first)
-    quantize_prepared(module, data, options, backend)
+    try:
+        quantize_prepared(module, data, options, backend)
+        check_open(module)
+    except OpenSizes:
+        return quantize(model, data, **asdict(options), shapes=data.shapes, backend=backend)
     return module
 
 
@@ -335,7 +358,6 @@ def report(
     if not data:
         raise QuantizationError("the report needs data: no batch was given")
     chosen = QuantizeOptions(**options)
-    shapes = shapes or {name: np.shape(value) for name, value in data[0].items()}
     module = prepared(model, shapes, data[0])
     ranges = ranges or profile_prepared(module, data, backend)
     _name_values(module)
@@ -404,16 +426,15 @@ def tune(
     raises QuantizationError where `limit` layers in float are not enough.
     """
     data = list(checked(data))
-    shapes = {name: np.shape(value) for name, value in data[0].items()} if data else None
-    ranges = profile(model, data, backend, shapes)
-    worst = [layer.name for layer in report(model, data, ranges, backend, shapes, **options).layers]
+    ranges = profile(model, data, backend)
+    worst = [layer.name for layer in report(model, data, ranges, backend, **options).layers]
     already = tuple(options.pop("keep", ()))
     tried: dict[int, tuple[ModuleOp, float]] = {}
 
     def attempt(count: int) -> float:
         if count not in tried:
             keep = (*already, *worst[:count])
-            module = quantize(model, ranges, keep=keep, shapes=shapes, **options)
+            module = quantize(model, ranges, keep=keep, **options)
             value: Any = metric(module)
             if not isinstance(value, SupportsFloat):
                 raise QuantizationError(f"the metric gave a {type(value).__name__}, expected a number")

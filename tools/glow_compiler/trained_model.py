@@ -9,9 +9,12 @@ from typing import Any
 from xdsl.dialects.builtin import ModuleOp
 
 from glow_backends.base import public_name
-from glow_dialects.core.errors import GlowError
-from glow_dialects.core.types import Array
+from glow_dialects.core.errors import GlowError, OpenSizes, ShapeError
+from glow_dialects.core.extent import is_open
+from glow_dialects.core.symbols import Symbols
+from glow_dialects.core.types import Array, shape_of
 from glow_dialects.ops.module import placeholders
+from glow_passes.graph.bind_sizes import bind_sizes, sizes_of, symbols_of
 from glow_passes.graph.rebatch import rebatch
 
 
@@ -35,9 +38,12 @@ def module_of(
 
     def module_with_shapes(bound: Mapping[str, Sequence[int]] | None) -> ModuleOp:
         if not _is_onnx(model):
+            module = load(model)
+            if symbols_of(module) is not None and not values:
+                return _bound(module, bound or {}, batch)
             if bound or values:
                 raise GlowError("only ONNX models take shapes and values; others have theirs")
-            return load(model)
+            return module
         check_kind(model)
         from glow_frontends.onnx.trainable import import_trainable
 
@@ -54,3 +60,36 @@ def module_of(
         inputs = {public_name(p): n for n, p in placeholders(module).items() if p.kind.data == "input"}
         rebatch(module, {inputs[n]: s for n, s in wanted.items() if n in inputs})
     return module
+
+
+def _bound(module: ModuleOp, shapes: Mapping[str, Sequence[int]], batch: int | None) -> ModuleOp:
+    """A module with open sizes for the shapes of some inputs, and `batch` samples of the others."""
+    sizes: dict[str, Sequence[int]] = {}
+    for name, port in placeholders(module).items():
+        shape = shape_of(port.type)
+        if port.kind.data == "input" and is_open(shape):
+            first = batch if batch is not None and is_open(shape[:1]) else shape[0]
+            given = shapes.get(public_name(port), (first, *shape[1:]))
+            if is_open(given):
+                text = ", ".join(map(str, shape))
+                raise ShapeError(f"input '{public_name(port)}' is ({text}): training needs batch= or shapes=")
+            sizes[name] = given
+    bound = module.clone()
+    bind_sizes(bound, sizes_of(bound, sizes))
+    return bound
+
+
+def open_form(model: Any, trainable: Sequence[str], values: Mapping[str, Array] | None) -> ModuleOp | None:
+    """A model that was trained with the sizes that it leaves open; None where it leaves none."""
+    from glow_compiler.api import load
+
+    if not _is_onnx(model):
+        module = load(model)
+        return None if symbols_of(module) is None else module.clone()
+    from glow_frontends.onnx.trainable import import_trainable
+
+    try:
+        module = import_trainable(model, None, trainable, None, values, Symbols())
+    except (GlowError, OpenSizes):  # of what is open only in its inputs' types
+        return None
+    return None if symbols_of(module) is None else module

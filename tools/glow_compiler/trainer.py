@@ -22,7 +22,7 @@ from glow_compiler.datasets import batches, by_name, cut, pair, samples, whole
 from glow_compiler.graph_structure import lines_of
 from glow_compiler.losses import Loss
 from glow_compiler.optim import Recipe
-from glow_compiler.trained_model import module_of
+from glow_compiler.trained_model import module_of, open_form
 from glow_compiler.training_graph import TrainingGraph, main_of
 from glow_dialects.core.errors import BindingError, GlowError
 from glow_dialects.core.types import Array, dtype_of, shape_of, tensor_of
@@ -129,7 +129,7 @@ class Trainer:
             sums = self.loss.options.get("reduction") == "sum"
             return _Step(graph, ParallelProgram(graph, part, backend_of(self.backend, 1, {}), shared, sums))
 
-        self._build = build
+        self._build, self._open_form = build, lambda: open_form(model, trainable, values)
         self._whole = build(None)
         self._others: dict[tuple[tuple[int, ...], ...], _Step] = {}
         self.graph, self.state = self._whole.graph, self._whole.state
@@ -475,7 +475,7 @@ class Trainer:
         return checkpoint.Belonging(loss, self.optimizer.name, self.batch, graph)
 
     def module(self, step: bool = False) -> ModuleOp:
-        """The trained model as a module of constants, for `glow.compile`.
+        """The trained model as a module of constants, for `glow.compile`; its open sizes are open again.
 
         With `step` its weights are states that two functions share: @main, the model, and @step, a step of
         training, which takes `train.labels` and `train.learning_rate` beside the inputs and gives
@@ -484,7 +484,7 @@ class Trainer:
         """
         if step:
             return self.graph.joined(self.state)
-        inference = self.graph.inference.clone()
+        inference = self._open_form() or self.graph.inference.clone()
         freeze_placeholders(inference, self.state)
         return inference
 

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 from glow_dialects.core.conditions import Conditions
 from glow_dialects.core.errors import GlowError, OpenSizes, ShapeError
-from glow_dialects.core.extent import Extent, symbol
+from glow_dialects.core.extent import Extent
+from glow_dialects.core.symbols import symbol
 from glow_tools.common import fail
 
 if TYPE_CHECKING:

@@ -12,6 +12,7 @@ import numpy as np
 
 from glow_backends.base import Port, check_inputs, ports
 from glow_dialects.core.errors import BindingError, GlowError
+from glow_dialects.core.extent import Extent, is_open
 from glow_tools.common import read_module
 
 if TYPE_CHECKING:
@@ -99,6 +100,11 @@ def _random(
     """Random inputs; `sizes` are those of tables of which inputs are subscripts."""
 
     known = sizes or {}
+    for port in expected:
+        if is_open(port.shape):
+            dims = "x".join("?" if isinstance(d, Extent) else str(d) for d in port.shape)
+            binding = f"--shape {port.name}={dims.replace('?', '1')}"
+            raise BindingError(f"input '{port.name}' is {dims}; bind it with {binding}")
     return {
         port.name: _numbers(rng, port.shape, port.dtype, max(min(8, known.get(port.name, 8)), 1))
         for port in expected

@@ -116,9 +116,10 @@ def compile_ahead(
     All symbols but the functions' names are local, so that several programs link together; with `embed`
     the weights are in it, too, as `NAME_weights`. Where the target has threads, the functions take a
     callback that runs them; that of a WebAssembly module is imported, as `glow_parallel`. Programs that
-    are given the same `weights` one after the other share them: those of the last are for all of them. `debug` says what debuggers are told, of listings that will be
-    in `folder`. Functions whose sources have sizes take all of `sizes`. Indices out of range are brought
-    into range, as nobody could be told. Raises UnsupportedError where an instruction has no kernel, since
+    are given the same `weights` one after the other share them: those of the last are for all of them.
+    `debug` says what debuggers are told, of listings that will be in `folder`. Functions whose sources
+    have sizes take all of `sizes`. Indices out of range are brought into range, as nobody could be told.
+    Raises UnsupportedError where an instruction has no kernel, since
     there is no host to run it, where functions want several first values of a state, and where nothing
     bounds the memory that sizes need.
     """

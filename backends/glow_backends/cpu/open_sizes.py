@@ -94,7 +94,7 @@ class SizeTables:
 
     def __init__(self, numbers: Numbers, inputs: Sequence[Port], outputs: Sequence[Port]) -> None:
         self._numbers, self._inputs, self._outputs = numbers, inputs, outputs
-        #: For each symbol an input and the axis of it that has its size.
+        #: For each symbol an input and the axis of it that tells its size.
         self._origins = _origins(inputs)
         self._kept: OrderedDict[tuple[int, ...], Sized] = OrderedDict()
         #: Places and bytes of buffers, and bytes of the arena, by the rounded sizes that they are for.
@@ -121,14 +121,19 @@ class SizeTables:
 
     def text(self, shapes: Shapes) -> str:
         """The sizes of the symbols, as messages name them."""
-        sizes = (f"{s}={shapes[name][axis]}" for s, (name, axis) in self._origins.items())
+        sizes = (f"{s}={self._of_symbol(s, shapes) * s.divisor}" for s in self._origins)
         return ", ".join(sizes)
+
+    def _of_symbol(self, symbol: Symbol, shapes: Shapes) -> int:
+        """The size of a symbol, in units of its divisor."""
+        origin = self._origins[symbol]
+        return (shapes[origin.name][origin.axis] - origin.constant) // origin.factor
 
     def _values(self, shapes: Shapes) -> tuple[int, ...] | None:
         """The sizes of the symbols; None where an input has too few axes."""
-        if any(axis >= len(shapes[name]) for name, axis in self._origins.values()):
+        if any(o.axis >= len(shapes[o.name]) for o in self._origins.values()):
             return None
-        return tuple([shapes[name][axis] for name, axis in self._origins.values()])
+        return tuple([self._of_symbol(s, shapes) for s in self._origins])
 
     def _sizes(self, values: tuple[int, ...]) -> dict[Symbol, int]:
         return dict(zip(self._origins, values, strict=True))
@@ -194,12 +199,23 @@ def _drop_oldest(kept: OrderedDict[tuple[int, ...], Any], limit: int) -> None:
         kept.popitem(last=False)
 
 
-def _origins(inputs: Sequence[Port]) -> dict[Symbol, tuple[str, int]]:
-    """For each symbol an input and the axis of it that has its size."""
-    origins: dict[Symbol, tuple[str, int]] = {}
+@dataclass(frozen=True)
+class _Origin:
+    """An axis of an input, of `factor` times the size of a symbol and a constant."""
+
+    name: str
+    axis: int
+    factor: int
+    constant: int
+
+
+def _origins(inputs: Sequence[Port]) -> dict[Symbol, _Origin]:
+    """For each symbol what tells its size; what they find is checked by all shapes of the inputs."""
+    origins: dict[Symbol, _Origin] = {}
     for port in inputs:
         for axis, extent in enumerate(port.shape):
-            symbol = extent.symbol if isinstance(extent, Extent) else None
-            if symbol is not None:
-                origins.setdefault(symbol, (port.name, axis))
+            linear = extent.linear if isinstance(extent, Extent) else None
+            if linear is not None:
+                factor, symbol, constant = linear
+                origins.setdefault(symbol, _Origin(port.name, axis, factor, constant))
     return origins

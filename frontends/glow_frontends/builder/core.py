@@ -15,6 +15,7 @@ from glow_dialects.core.builder import Builder
 from glow_dialects.core.errors import ShapeError
 from glow_dialects.core.graph_op import GraphOp
 from glow_dialects.core.packages import added, no_function
+from glow_dialects.core.symbols import Symbols
 from glow_dialects.core.types import Array, Tensor, dtype_of, shape_of, typed
 from glow_dialects.dialects import operations
 from glow_dialects.ops import card_of, operators
@@ -122,6 +123,8 @@ class Operators:
 
     def __init__(self, builder: Builder) -> None:
         self.builder = builder
+        #: The sizes that differ from call to call.
+        self.sizes = Symbols()
 
     def value(self, x: Like, like: Value | None = None) -> Value:
         """`x` as a value; a number gets the element type of `like`."""
@@ -190,8 +193,10 @@ class Operators:
             else:
                 converted.append(self.value(operand, first).ssa)  # pyright: ignore[reportArgumentType]
         try:
-            op = kind(*converted, results=results, **properties)
-            op.verify()
+            # Operators are verified again for the sizes of a call: what they ask now decides nothing.
+            with self.sizes.conditions.provisional():
+                op = kind(*converted, results=results, **properties)
+                op.verify()
         except VerifyException as error:
             raise ShapeError(str(error).strip().splitlines()[-1]) from None
         return [Value(self, r) for r in self.builder.insert(op).results]

@@ -5,12 +5,15 @@ x = g.placeholder("x", (1, 3, 32, 32))
 w = g.constant(weights, name="w")
 g.save(g.relu(g.conv(x, w, pads=1)), "y")
 net = glow_compiler.compile(g)
+
+A dimension with a name in place of a number is open: `g.placeholder("x", ("n", 128))`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
+from math import inf
 
 import numpy as np
 from numpy.typing import DTypeLike
@@ -19,7 +22,10 @@ from xdsl.dialects.builtin import ModuleOp, StringAttr
 from glow_dialects.core.attributes import INLINE_BYTES
 from glow_dialects.core.builder import Builder
 from glow_dialects.core.errors import GlowError, ShapeError
+from glow_dialects.core.extent import Extent, is_open
 from glow_dialects.core.graph_op import GraphOp
+from glow_dialects.core.size_text import SYMBOLS, SymbolsAttr
+from glow_dialects.core.symbols import MOST
 from glow_dialects.core.types import Array, dtype_of, element_type, shape_of, tensor
 from glow_dialects.ops.module import KINDS, ConstantOp, FuncOp, GetOp, PlaceholderOp, SaveOp
 from glow_frontends.builder.core import Like, Value
@@ -28,11 +34,6 @@ from glow_frontends.builder.nn import Networks
 from glow_frontends.builder.shapes import Shapes
 
 __all__ = ["GraphBuilder", "Value"]
-
-
-def _known(size: object) -> bool:
-    """Whether a size is a whole number that is not negative."""
-    return isinstance(size, int | np.integer) and int(size) >= 0
 
 
 class GraphBuilder(Math, Shapes, Networks):
@@ -55,19 +56,47 @@ class GraphBuilder(Math, Shapes, Networks):
         counts = f"{kinds.count('input')} inputs, {nodes} nodes, {kinds.count('output')} outputs"
         return f"GraphBuilder(@{self.function.sym_name.data}: {counts})"
 
+    def size(self, name: str, least: int = 0, most: int | None = None, multiple_of: int = 1) -> Extent:
+        """A size that may differ from call to call, for shapes of placeholders and arithmetic with them.
+
+        n = g.size("n", 1, 512, multiple_of=8); x = g.placeholder("x", (n, 2 * n + 1))
+
+        ShapeError where no number meets the limits, and for a name that has a size already.
+        """
+        made = self.sizes.declare(name, least, inf if most is None else most, multiple_of)
+        self.module.attributes[SYMBOLS] = SymbolsAttr(self.sizes.conditions)
+        return made
+
     def placeholder(
-        self, name: str, shape: Sequence[int], dtype: DTypeLike = np.float32, kind: str = "input"
+        self, name: str, shape: Sequence[int | str], dtype: DTypeLike = np.float32, kind: str = "input"
     ) -> Value:
         """A tensor bound at run time: an "input", or a "state" or "trainable" that keeps its values.
 
-        ShapeError for sizes that are not known, GlowError for a name that is taken or another kind.
+        Dimensions of inputs may be names, or text such as "2*n+1": sizes that differ from call to call.
+        ShapeError for other sizes, GlowError for a name that is taken or another kind.
         """
         if kind not in KINDS or kind == "output":
             raise GlowError(f"placeholder '{name}': kind '{kind}' is not input, state or trainable")
-        if not all(map(_known, shape)):
-            raise ShapeError(f"placeholder '{name}': shape {tuple(shape)}; sizes are known and not negative")
-        placeholder = PlaceholderOp.of(self._symbol(name), tensor(shape, element_type(dtype)), kind)
+        dims = tuple(self._dimension(name, size, shape) for size in shape)
+        if is_open(dims) and kind != "input":
+            raise ShapeError(f"placeholder '{name}': shape {tuple(shape)}; sizes of a {kind} are numbers")
+        if is_open(dims):
+            self.module.attributes[SYMBOLS] = SymbolsAttr(self.sizes.conditions)
+        placeholder = PlaceholderOp.of(self._symbol(name), tensor(dims, element_type(dtype)), kind)
         return self._read(placeholder, name)
+
+    def _dimension(self, name: str, size: object, shape: Sequence[object]) -> int:
+        """A size of a placeholder."""
+        try:
+            made = self.sizes.size(size) if isinstance(size, str) else size
+        except ShapeError as error:
+            raise ShapeError(f"placeholder '{name}': {error}") from None
+        own = isinstance(made, Extent) and made.conditions is self.sizes.conditions
+        if not own and not (isinstance(made, int | np.integer) and 0 <= int(made) <= MOST):
+            raise ShapeError(
+                f"placeholder '{name}': shape {tuple(shape)}; sizes are not negative, names, or of this graph"
+            )
+        return made  # pyright: ignore[reportReturnType] # NumPy's numbers are made Python's by `tensor`
 
     def constant(self, array: Array | Sequence[float] | float, name: str | None = None) -> Value:
         """A tensor known at compile time; float64 lists become float32, arrays keep their type.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from math import prod
 from typing import Any, TypeAlias
 
@@ -11,6 +12,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Attribute, Block, SSAValue
 
 from glow_dialects.core.builder import Builder
+from glow_dialects.core.conditions import Conditions
 from glow_dialects.core.extent import is_open, size
 from glow_dialects.core.graph_op import GraphOp
 from glow_dialects.core.types import Array, Tensor, is_standard, shape_of, tensor
@@ -59,6 +61,8 @@ class Emitter:
         self._names: dict[int, str] = {}
         self._constants: dict[object, SSAValue] = {}
         self._kept: list[Array] = []
+        #: The open sizes of a module that is verified again for sizes of a call.
+        self.open_sizes: Conditions | None = None
         #: Upper bounds of lengths that only the run tells (see bounds.py).
         self.limits: dict[SSAValue, int] = {}
         self._unique: dict[object, list[Value]] = {}
@@ -96,12 +100,17 @@ class Emitter:
         if len(known) == len(flat) and not (results is not None and _open(results)):
             return self._fold(kind, operands, known, results, properties)
         values = [_map(group, self.value) for group in operands]
-        op = kind(*values, results=results, **properties)
-        op.check()
+        with self.provisional():
+            op = kind(*values, results=results, **properties)
+            op.check()
+            for result in op.results:
+                check_size(shape_of(result))
         self.builder.insert(op)
-        for result in op.results:
-            check_size(shape_of(result))
         return list(op.results)
+
+    def provisional(self) -> AbstractContextManager[None]:
+        """What operators ask of open sizes decides nothing where they will be asked again."""
+        return nullcontext() if self.open_sizes is None else self.open_sizes.provisional()
 
     def sizes(self, numbers: Array, dtype: np.dtype) -> Value:
         """Sizes, an array of objects: known, or what the run will know."""

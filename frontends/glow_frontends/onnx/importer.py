@@ -13,9 +13,12 @@ from xdsl.dialects.builtin import ModuleOp, StringAttr
 from xdsl.ir import SSAValue
 
 from glow_dialects.core.errors import GlowError, ImportProblems, Problem, ShapeError
+from glow_dialects.core.extent import is_open
 from glow_dialects.core.extent import size as whole
 from glow_dialects.core.graph_op import GraphOp
 from glow_dialects.core.location import UNKNOWN, is_unknown, node_location
+from glow_dialects.core.size_text import SYMBOLS, SymbolsAttr
+from glow_dialects.core.symbols import Symbols, parse_size
 from glow_dialects.core.types import Array, Tensor, tensor, typed
 from glow_dialects.ops.module import FuncOp, GetOp, PlaceholderOp, SaveOp
 from glow_frontends.onnx.emitter import Emitter, check_size
@@ -37,6 +40,7 @@ def import_model(
     training: bool = False,
     control: bool = False,
     verify: bool = True,
+    sizes: Symbols | None = None,
 ) -> ModuleOp:
     """The module of an ONNX model: function `main`, placeholders for inputs and outputs.
 
@@ -44,7 +48,8 @@ def import_model(
     (inputs that decide shapes, axes or branches). An input with a default value, an initializer of its
     name, is a constant unless one of them names it. `path` says where a ModelProto was read from.
     With `control` branches and loops that run-time data decide, and long loops, become `glow.if` and
-    `glow.loop`. With `training` dropout stays in the graph, which inference does without. Operators are
+    `glow.loop`. Dimensions that nothing binds become symbols of `sizes`.
+    With `training` dropout stays in the graph, which inference does without. Operators are
     checked as they are made; `verify` checks the module once more as a whole.
     Raises ImportProblems with every problem of the model, ShapeError where a dimension is unbound,
     GlowError where a file is no model.
@@ -53,8 +58,11 @@ def import_model(
         path, model = model, load(Path(model))
     model = opened(model, {*(shapes or ()), *(values or ())})
     source = Source.of(model, "model" if path is None else str(path), None if path is None else Path(path))
-    inputs = bound_inputs(model, shapes or {}, values or {}, source.name)
+    inputs = bound_inputs(model, shapes or {}, values or {}, source.name, sizes)
     importing = Import(source, {*inputs, *(o.name for o in model.graph.output)}, training, control)
+    if sizes is not None and sizes.conditions.symbols:
+        importing.emitter.open_sizes = sizes.conditions
+        importing.module.attributes[SYMBOLS] = SymbolsAttr(sizes.conditions)
     for name, kind in inputs.items():
         importing.input(name, kind, (values or {}).get(name))
     importing.define(weights_of(model.graph, source))
@@ -64,8 +72,11 @@ def import_model(
     if problems:
         static = len(problems) > importing.session.needs
         raise (ImportProblems if static else NotStatic)(source.name, problems)
+    if sizes is not None:
+        sizes.conditions.check_open()
     if verify:
-        importing.module.verify()
+        with importing.emitter.provisional():
+            importing.module.verify()
     return importing.module
 
 
@@ -189,7 +200,11 @@ def weights_of(graph: GraphProto, source: Source) -> dict[str, Array]:
 
 
 def bound_inputs(
-    model: ModelProto, shapes: Mapping[str, Sequence[int]], values: Mapping[str, Array], source: str
+    model: ModelProto,
+    shapes: Mapping[str, Sequence[int]],
+    values: Mapping[str, Array],
+    source: str,
+    sizes: Symbols | None = None,
 ) -> dict[str, Tensor]:
     """The types of the inputs by name, for shapes and contents that a caller binds.
 
@@ -204,7 +219,7 @@ def bound_inputs(
         raise ShapeError(f"{source}: no input '{unknown[0]}'{hint}; inputs are {', '.join(names)}")
     if len(set(names)) < len(names):
         raise ImportProblems(source, ["two inputs have one name"])
-    bound = bind_shapes(inputs, {**shapes, **{n: v.shape for n, v in values.items()}}, source)
+    bound = bind_shapes(inputs, {**shapes, **{n: v.shape for n, v in values.items()}}, source, sizes)
     for name, array in values.items():
         if array.dtype != bound[name][1]:
             raise ShapeError(f"{source}: input '{name}' is {bound[name][1]}, not {array.dtype}")
@@ -212,9 +227,14 @@ def bound_inputs(
 
 
 def bind_shapes(
-    inputs: Sequence[ValueInfoProto], shapes: Mapping[str, Sequence[int]], source: str
+    inputs: Sequence[ValueInfoProto],
+    shapes: Mapping[str, Sequence[int]],
+    source: str,
+    opened: Symbols | None = None,
 ) -> dict[str, tuple[tuple[int, ...], np.dtype]]:
-    """Static shape and dtype of each input; a dimension bound once holds wherever its symbol stands.
+    """Shape and dtype of each input; a dimension bound once holds wherever its symbol stands.
+
+    Others are open: symbols of `opened`, where it is given.
 
     Raises ShapeError with all unbound inputs and all contradictions.
     """
@@ -230,8 +250,9 @@ def bind_shapes(
     out: dict[str, tuple[tuple[int, ...], np.dtype]] = {}
     for info in inputs:
         try:
-            out[info.name] = _bind(info, shapes.get(info.name), symbols)
-            check_size(out[info.name][0])
+            out[info.name] = _bind(info, shapes.get(info.name), symbols, opened)
+            if not is_open(out[info.name][0]):
+                check_size(out[info.name][0])
         except (ShapeError, RuleError, GlowError) as error:
             errors.append(str(error))
     if errors:
@@ -240,7 +261,10 @@ def bind_shapes(
 
 
 def _bind(
-    info: ValueInfoProto, sizes: Sequence[int] | None, symbols: Mapping[str, int]
+    info: ValueInfoProto,
+    sizes: Sequence[int] | None,
+    symbols: Mapping[str, int],
+    opened: Symbols | None,
 ) -> tuple[tuple[int, ...], np.dtype]:
     name = info.name
     if info.type.WhichOneof("value") != "tensor_type":
@@ -263,9 +287,26 @@ def _bind(
         size = whole(sizes[index]) if sizes is not None else fixed
         if size is None:
             size = symbols.get(dim.dim_param)
+        if size is None and opened is not None:
+            size = _open_size(dim.dim_param or f"{name}.{index}", opened)
         if size is None:
             raise ShapeError(f"input '{name}' is {text}: dimension {index} is unbound")
         if fixed is not None and size != fixed:
             raise ShapeError(f"input '{name}' is {text}: dimension {index} cannot be {size}")
         dims.append(size)
     return tuple(dims), dtype
+
+
+def _open_size(text: str, sizes: Symbols) -> int:
+    """A size that is open: what its text says of sizes that there are, else one of this name."""
+    known = {s.name for s in sizes.conditions.symbols}
+
+    def named(name: str) -> int:
+        if name not in known:
+            raise ShapeError(name)
+        return sizes.named(name)
+
+    try:
+        return parse_size(text, named)
+    except ShapeError:
+        return sizes.named(text)

@@ -13,6 +13,7 @@ from xdsl.dialects.builtin import ModuleOp, StringAttr
 
 from glow_dialects.core.attributes import Resource, ResourceAttr
 from glow_dialects.core.name_patterns import selected
+from glow_dialects.core.symbols import Symbols
 from glow_dialects.core.types import Array
 from glow_dialects.ops.module import placeholders
 from glow_frontends.onnx.buffers import PARAMETER, classify
@@ -64,11 +65,13 @@ def import_trainable(
     names: Sequence[str] = ("*",),
     batch: int | None = None,
     values: Mapping[str, Array] | None = None,
+    sizes: Symbols | None = None,
 ) -> ModuleOp:
     """The module of a model whose floating-point weights that match one of `names` are trainable.
 
     `batch` binds the first dimension of inputs where it is symbolic and `shapes` does not; `values`
-    are inputs that are known, which the trained model does not have any more. Running statistics of
+    are inputs that are known, which the trained model does not have any more. Dimensions that nothing
+    binds become symbols of `sizes`. Running statistics of
     normalisations become state. Raises GlowError where a pattern matches no weight, and what
     `import_model` raises.
     """
@@ -81,7 +84,7 @@ def import_trainable(
     chosen = {n: arrays[n] for n in selected(arrays, names)}
     open_model = _opened(model, chosen)
     bound = {**_batch_shapes(runtime_inputs(model), batch), **dict(shapes or {})}
-    module = import_model(open_model, shapes=bound, values=values, training=True)
+    module = import_model(open_model, shapes=bound, values=values, training=True, sizes=sizes)
     statistics = _used_as(model.graph, STATISTICS)
     for symbol, op in placeholders(module).items():
         if symbol in (values or {}):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from xdsl.passes import ModulePass
 
+from glow_passes.graph.bind_sizes import BindSizesPass
 from glow_passes.graph.branches import BranchesPass
 from glow_passes.graph.cse import CsePass
 from glow_passes.graph.dce import DcePass
@@ -13,6 +14,7 @@ from glow_passes.graph.simplify import SimplifyPass
 
 #: Every graph pass. A test compares this tuple with the folder.
 GRAPH_PASSES: tuple[type[ModulePass], ...] = (
+    BindSizesPass,
     BranchesPass,
     CsePass,
     DcePass,

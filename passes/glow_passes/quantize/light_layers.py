@@ -8,6 +8,7 @@ from math import prod
 
 from xdsl.ir import Operation, SSAValue
 
+from glow_dialects.core.estimates import estimate
 from glow_dialects.core.types import Array, shape_of
 from glow_dialects.ops.conv import ConvOp
 from glow_dialects.ops.module import FuncOp
@@ -32,7 +33,7 @@ class IntegerGains:
 
 def products(op: Operation, weights: Array) -> int:
     """How many products a layer computes."""
-    return prod(shape_of(op.results[0])) * _each(op, weights)
+    return estimate(prod(shape_of(op.results[0]))) * _each(op, weights)
 
 
 def _each(op: Operation, weights: Array) -> int:

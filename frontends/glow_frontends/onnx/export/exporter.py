@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -12,9 +13,12 @@ from onnx import ModelProto, NodeProto, TensorProto, ValueInfoProto, helper
 from xdsl.dialects.builtin import ModuleOp, StringAttr
 
 from glow_dialects.core.builder import taken_apart
+from glow_dialects.core.conditions import Symbol
 from glow_dialects.core.errors import GlowError, UnsupportedError
+from glow_dialects.core.extent import Extent
 from glow_dialects.core.files import whole
 from glow_dialects.core.graph_op import GraphOp
+from glow_dialects.core.size_text import SYMBOLS, SymbolsAttr
 from glow_dialects.core.types import Array, dtype_of, shape_of
 from glow_dialects.ops.module import (
     ConstantOp,
@@ -58,7 +62,10 @@ def export_model(module: ModuleOp, function: str = "main") -> ModelProto:
             exporter.fresh(_public(op))
             if op.kind.data == "input":
                 inputs.append(_value_info(op, _public(op)))
+                exporter.sizes.input(_public(op), shape_of(op.type))
     reads: dict[str, str] = {}
+    declared = work.attributes.get(SYMBOLS)
+    symbols = declared.data.symbols if isinstance(declared, SymbolsAttr) else ()
     for op in matching[0].body.block.ops:
         match op:
             case GetOp():
@@ -71,7 +78,7 @@ def export_model(module: ModuleOp, function: str = "main") -> ModelProto:
                     exporter.nodes.append(helper.make_node("Identity", [exporter.name(op.input)], [name]))
                 outputs.append(_value_info(target, name))
             case GraphOp():
-                names_or_name = RULES[type(op)](op, exporter)
+                names_or_name = _exported(op, exporter, symbols)
                 results = [names_or_name] if isinstance(names_or_name, str) else list(names_or_name)
                 for value, result in zip(op.results, results, strict=False):
                     exporter.names[value] = result
@@ -113,6 +120,19 @@ def _write_external(model: ModelProto, path: Path, location: str) -> None:
             tensor.data_location = TensorProto.EXTERNAL
             tensor.ClearField("raw_data")
             file.write(data)
+
+
+def _exported(op: GraphOp, exporter: Exporter, symbols: Sequence[Symbol]) -> str | Sequence[str]:
+    """The names of an operator's results; UnsupportedError where its rule would fix an open size."""
+    if not symbols:
+        return RULES[type(op)](op, exporter)
+    before = {s for s in symbols if s.least == s.most}
+    with symbols[0].conditions.provisional():
+        names = RULES[type(op)](op, exporter)
+        fixed = next((s for s in symbols if s.least == s.most and s not in before), None)
+    if fixed is not None:
+        raise UnsupportedError(f"{described(op)} has no ONNX form for an open size {fixed}")
+    return names
 
 
 def _decompose(function: FuncOp, rules: dict[type[GraphOp], Rule]) -> None:
@@ -167,7 +187,8 @@ def _public(op: PlaceholderOp) -> str:
 
 def _value_info(op: PlaceholderOp, name: str) -> ValueInfoProto:
     kind: Any = op.type
-    return helper.make_tensor_value_info(name, onnx_type(dtype_of(kind)), list(shape_of(kind)))
+    dims = [str(d) if isinstance(d, Extent) else d for d in shape_of(kind)]
+    return helper.make_tensor_value_info(name, onnx_type(dtype_of(kind)), dims)
 
 
 def _name_outputs(nodes: list[NodeProto]) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from xdsl.ir import SSAValue
 
+from glow_dialects.core.extent import are_equal, is_open
 from glow_dialects.core.graph_op import GraphOp
 from glow_dialects.core.types import shape_of
 from glow_dialects.ops.avg_pool import AvgPoolOp
@@ -72,14 +73,31 @@ def _conv_transpose(op: ConvTransposeOp, e: Exporter) -> str:
     return back(op, conv, rank, e)
 
 
+_GLOBAL = {"AveragePool": "GlobalAveragePool", "MaxPool": "GlobalMaxPool", "LpPool": "GlobalLpPool"}
+
+
+def _covers(op: MaxPoolOp | AvgPoolOp | LpPoolOp) -> bool:
+    """Whether the window of a pool is the whole image, whatever its size."""
+    shape = shape_of(op.input)
+    spatial = shape[1:-1] if op.layout == "NHWC" else shape[2:]
+    same = all(are_equal(k, d) for k, d in zip(op.kernel, spatial, strict=True))
+    return same and not any(op.pads) and set(op.dilations) <= {1}
+
+
 def _pool(kind: str, *flags: str) -> Rule:
     def rule(op: MaxPoolOp | AvgPoolOp | LpPoolOp, e: Exporter) -> str:
         rank = len(shape_of(op.input))
+        source = channels_second(op, e.name(op.input), rank, e)
+        order = op.p if isinstance(op, LpPoolOp) else None
+        if is_open(op.kernel) and _covers(op) and kind in _GLOBAL:
+            return back(
+                op, e.node(_GLOBAL[kind], [source], p=op.p if isinstance(op, LpPoolOp) else None), rank, e
+            )
         pool = e.node(
             kind,
-            [channels_second(op, e.name(op.input), rank, e)],
+            [source],
             kernel_shape=list(op.kernel),
-            p=op.p if isinstance(op, LpPoolOp) else None,
+            p=order,
             **{f: int(bool(getattr(op, f))) for f in flags},
             **window(op),
         )

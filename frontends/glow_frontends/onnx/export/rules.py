@@ -6,68 +6,22 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from glow_dialects.core.errors import UnsupportedError
+from glow_dialects.core.extent import Extent, is_open
 from glow_dialects.core.graph_op import GraphOp
 from glow_dialects.core.types import shape_of
-from glow_dialects.ops.activation import (
-    CeluOp,
-    ClipOp,
-    EluOp,
-    GeluOp,
-    HardSigmoidOp,
-    HardSwishOp,
-    LeakyReluOp,
-    MishOp,
-    PreluOp,
-    SeluOp,
-    SigmoidOp,
-    SoftplusOp,
-    SoftsignOp,
-    SwishOp,
-    TanhOp,
-    ThresholdedReluOp,
-)
 from glow_dialects.ops.arg_reduce import ArgMaxOp, ArgMinOp
-from glow_dialects.ops.arithmetic import (
-    AddOp,
-    DivOp,
-    FloorDivOp,
-    FmodOp,
-    MaxOp,
-    MinOp,
-    ModOp,
-    MulOp,
-    PowOp,
-    SubOp,
-)
-from glow_dialects.ops.cast import CastOp
-from glow_dialects.ops.compare import CmpEqOp, CmpGeOp, CmpGtOp, CmpLeOp, CmpLtOp, CmpNeOp
 from glow_dialects.ops.concat import ConcatOp
 from glow_dialects.ops.cumsum import CumsumOp
 from glow_dialects.ops.dropout import DropoutOp
-from glow_dialects.ops.elementwise import BinaryOp, UnaryOp
 from glow_dialects.ops.expand import ExpandOp
 from glow_dialects.ops.flip import FlipOp
 from glow_dialects.ops.gather import GatherOp
 from glow_dialects.ops.gather_elements import GatherElementsOp
 from glow_dialects.ops.gather_nd import GatherNdOp
-from glow_dialects.ops.identity import IdentityOp
 from glow_dialects.ops.insert import InsertOp
 from glow_dialects.ops.iota import IotaOp, SizesOp
 from glow_dialects.ops.literal import LiteralOp
-from glow_dialects.ops.logic import (
-    AndOp,
-    BitwiseAndOp,
-    BitwiseNotOp,
-    BitwiseOrOp,
-    BitwiseXorOp,
-    IsInfOp,
-    IsNanOp,
-    NotOp,
-    OrOp,
-    ShiftLeftOp,
-    ShiftRightOp,
-    XorOp,
-)
 from glow_dialects.ops.pad import PadOp
 from glow_dialects.ops.reduce import (
     ReduceL1Op,
@@ -82,180 +36,22 @@ from glow_dialects.ops.reduce import (
     ReduceSumSquareOp,
     ReductionOp,
 )
-from glow_dialects.ops.relu import ReluOp
 from glow_dialects.ops.reshape import ReshapeOp
 from glow_dialects.ops.resize import ResizeOp
 from glow_dialects.ops.scatter_elements import ScatterElementsOp
 from glow_dialects.ops.scatter_nd import ScatterNdOp
-from glow_dialects.ops.select import SelectOp
 from glow_dialects.ops.slice import SliceOp
 from glow_dialects.ops.splat import SplatOp
 from glow_dialects.ops.tile import TileOp
 from glow_dialects.ops.top_k import TopKOp
 from glow_dialects.ops.transpose import TransposeOp
 from glow_dialects.ops.trilu import TriluOp
-from glow_dialects.ops.unary_math import (
-    AbsOp,
-    AcoshOp,
-    AcosOp,
-    AsinhOp,
-    AsinOp,
-    AtanhOp,
-    AtanOp,
-    CeilOp,
-    CoshOp,
-    CosOp,
-    ErfOp,
-    Expm1Op,
-    ExpOp,
-    FloorOp,
-    Log1pOp,
-    LogOp,
-    NegOp,
-    ReciprocalOp,
-    RoundOp,
-    RsqrtOp,
-    SignOp,
-    SinhOp,
-    SinOp,
-    SqrtOp,
-    TanOp,
-    TruncOp,
-)
 from glow_frontends.onnx.export.bounded_selection import RULES as PLACES_RULES
+from glow_frontends.onnx.export.elementwise import RULES as ELEMENTWISE_RULES
 from glow_frontends.onnx.export.nn import RULES as NN_RULES
 from glow_frontends.onnx.export.quantized import RULES as QUANTIZED_RULES
 from glow_frontends.onnx.export.rule import Exporter, Rule, element_dtype
 from glow_frontends.onnx.tensors import onnx_type
-
-
-def same(kind: str, *properties: str, **renamed: str) -> Rule:
-    """The ONNX operator `kind` on the same operands; `properties` become attributes (or renamed ones)."""
-
-    def rule(op: GraphOp, e: Exporter) -> str | Sequence[str]:
-        attributes = {n: getattr(op, n) for n in properties}
-        attributes |= {onnx_name: getattr(op, ours) for ours, onnx_name in renamed.items()}
-        return e.node(kind, [e.name(v) for v in op.operands], len(op.results), **attributes)
-
-    return rule
-
-
-def _not(kind: str) -> Rule:
-    """The negation of a comparison."""
-
-    def rule(op: BinaryOp, e: Exporter) -> str:
-        return e.node("Not", [e.node(kind, [e.name(v) for v in op.operands])])
-
-    return rule
-
-
-def _wide(rule: Rule) -> Rule:
-    """Compute in int64 where ONNX runtimes lack the small integer types."""
-
-    def wide(op: GraphOp, e: Exporter) -> str:
-        dtype = element_dtype(op.results[0])
-        if dtype.kind not in "iu" or dtype in (np.dtype(np.int32), np.dtype(np.int64)):
-            result = rule(op, e)
-            assert isinstance(result, str)
-            return result
-        saved = {v: e.names[v] for v in op.operands}
-        for value in saved:
-            e.names[value] = e.node("Cast", [saved[value]], to=onnx_type(np.dtype(np.int64)))
-        result = rule(op, e)
-        e.names.update(saved)
-        assert isinstance(result, str)
-        return e.node("Cast", [result], to=onnx_type(dtype))
-
-    return wide
-
-
-#: Types that runtimes select in, for those that they lack.
-_SELECTED = {
-    "bool": np.int32,
-    "int16": np.int32,
-    "uint16": np.int32,
-    "uint64": np.int64,
-    "bfloat16": np.float32,
-}
-
-
-def _select(op: SelectOp, e: Exporter) -> str:
-    dtype = element_dtype(op.results[0])
-    condition, *sides = (e.name(v) for v in op.operands)
-    wide = _SELECTED.get(dtype.name)
-    if wide is None:
-        return e.node("Where", [condition, *sides])
-    through = [e.node("Cast", [side], to=onnx_type(np.dtype(wide))) for side in sides]
-    return e.node("Cast", [e.node("Where", [condition, *through])], to=onnx_type(dtype))
-
-
-def _mod(floor: bool) -> Rule:
-    def rule(op: BinaryOp, e: Exporter) -> str:
-        x, y = (e.name(v) for v in op.operands)
-        if element_dtype(op.lhs).kind != "f":
-            return e.node("Mod", [x, y], fmod=int(not floor))
-        if not floor:
-            return e.node("Mod", [x, y], fmod=1)
-        whole = e.node("Floor", [e.node("Div", [x, y])])
-        return e.node("Sub", [x, e.node("Mul", [whole, y])])
-
-    return rule
-
-
-def _floor_div(op: FloorDivOp, e: Exporter) -> str:
-    x, y = (e.name(v) for v in op.operands)
-    if element_dtype(op.lhs).kind == "f":
-        return e.node("Floor", [e.node("Div", [x, y])])
-    return e.node("Div", [e.node("Sub", [x, e.node("Mod", [x, y])]), y])
-
-
-def _rsqrt(op: RsqrtOp, e: Exporter) -> str:
-    return e.node("Reciprocal", [e.node("Sqrt", [e.name(op.input)])])
-
-
-def _trunc(op: TruncOp, e: Exporter) -> str:
-    x = e.name(op.input)
-    return e.node("Mul", [e.node("Sign", [x]), e.node("Floor", [e.node("Abs", [x])])])
-
-
-def _log1p(op: Log1pOp, e: Exporter) -> str:
-    return e.node("Log", [e.node("Add", [e.name(op.input), e.scalar(1, op.input)])])
-
-
-def _expm1(op: Expm1Op, e: Exporter) -> str:
-    return e.node("Sub", [e.node("Exp", [e.name(op.input)]), e.scalar(1, op.input)])
-
-
-def _boolean(arithmetic: str, logical: str) -> Rule:
-    """An arithmetic operator, or its logical twin on booleans."""
-
-    def rule(op: BinaryOp, e: Exporter) -> str:
-        kind = logical if element_dtype(op.lhs) == bool else arithmetic
-        return e.node(kind, [e.name(v) for v in op.operands])
-
-    return rule
-
-
-def _rounding(kind: str) -> Rule:
-    """Rounding, which leaves integers as they are."""
-
-    def rule(op: UnaryOp, e: Exporter) -> str:
-        known = kind if element_dtype(op.input).kind not in "iu" else "Identity"
-        return e.node(known, [e.name(op.input)])
-
-    return rule
-
-
-def _shift(direction: str) -> Rule:
-    def rule(op: BinaryOp, e: Exporter) -> str:
-        return e.node("BitShift", [e.name(v) for v in op.operands], direction=direction)
-
-    return rule
-
-
-def _is_inf(op: IsInfOp, e: Exporter) -> str:
-    flags = {n: int(bool(getattr(op, n))) for n in ("detect_negative", "detect_positive")}
-    return e.node("IsInf", [e.name(op.input)], **flags)
 
 
 def _indexed(kind: str, *properties: str) -> Rule:
@@ -270,25 +66,6 @@ def _indexed(kind: str, *properties: str) -> Rule:
     return rule
 
 
-def _clip(op: ClipOp, e: Exporter) -> str:
-    bounds = ["" if np.isinf(b) else e.scalar(b, op.input) for b in (op.min, op.max)]
-    return e.node("Clip", [e.name(op.input), *bounds])
-
-
-def _swish(op: SwishOp, e: Exporter) -> str:
-    x, alpha = e.name(op.input), op.alpha
-    inner = x if alpha == 1 else e.node("Mul", [x, e.scalar(alpha, op.input)])
-    return e.node("Mul", [x, e.node("Sigmoid", [inner])])
-
-
-def _gelu(op: GeluOp, e: Exporter) -> str:
-    return e.node("Gelu", [e.name(op.input)], approximate=op.approximate)
-
-
-def _cast(op: CastOp, e: Exporter) -> str:
-    return e.node("Cast", [e.name(op.input)], to=onnx_type(element_dtype(op.results[0])))
-
-
 def _splat(op: SplatOp, e: Exporter) -> str:
     shape, dtype = shape_of(op.results[0]), element_dtype(op.results[0])
     value = e.constant(np.array(op.value).astype(dtype))
@@ -298,6 +75,26 @@ def _splat(op: SplatOp, e: Exporter) -> str:
 def _known(op: GraphOp, e: Exporter) -> str:
     """The values of an operator without operands."""
     return e.constant(op.evaluate([])[0])
+
+
+def _sizes(op: SizesOp, e: Exporter) -> str:
+    """Sizes that only the run tells, in the result's type and rank."""
+    if not is_open(op.values):
+        return _known(op, e)
+    shape, dtype = shape_of(op.results[0]), element_dtype(op.results[0])
+    numbers = e.ints(*op.values)
+    numbers = numbers if shape else e.node("Squeeze", [numbers])
+    return numbers if dtype == np.int64 else e.node("Cast", [numbers], to=onnx_type(dtype))
+
+
+def _iota(op: IotaOp, e: Exporter) -> str:
+    """As many numbers from 0 on as the run tells."""
+    shape, dtype = shape_of(op.results[0]), element_dtype(op.results[0])
+    if not is_open(shape):
+        return _known(op, e)
+    first, step = (e.constant(np.array(n, np.int64)) for n in (0, 1))
+    numbers = e.node("Range", [first, e.node("Squeeze", [e.ints(*shape)]), step])
+    return numbers if dtype == np.int64 else e.node("Cast", [numbers], to=onnx_type(dtype))
 
 
 # --- shapes ---------------------------------------------------------------------------------------
@@ -404,7 +201,9 @@ def _dropout(op: DropoutOp, e: Exporter) -> Sequence[str]:
 def _resize(op: ResizeOp, e: Exporter) -> str:
     """Scales where they make the sizes, else the sizes themselves."""
     shape, sizes, scales = shape_of(op.input), op.sizes, op.scales
-    by_scale = bool(scales) and all(int(d * s) == n for d, s, n in zip(shape, scales, sizes, strict=True))
+    by_scale = bool(scales) and all(_scaled(d, s) == n for d, s, n in zip(shape, scales, sizes, strict=True))
+    if is_open(sizes) and scales and not by_scale:
+        raise UnsupportedError(f"a resize of open sizes by {scales} to ({', '.join(map(str, sizes))})")
     roi = e.constant(np.array(op.roi, np.float32), "roi") if op.roi else ""
     if by_scale:
         inputs = [e.name(op.input), roi, e.constant(np.array(scales, np.float32), "scales")]
@@ -422,56 +221,15 @@ def _resize(op: ResizeOp, e: Exporter) -> str:
     )
 
 
-_UNARY: dict[type[GraphOp], str] = {
-    NegOp: "Neg",
-    AbsOp: "Abs",
-    SignOp: "Sign",
-    SqrtOp: "Sqrt",
-    ReciprocalOp: "Reciprocal",
-    SinOp: "Sin",
-    CosOp: "Cos",
-    TanOp: "Tan",
-    AsinOp: "Asin",
-    AcosOp: "Acos",
-    AtanOp: "Atan",
-    SinhOp: "Sinh",
-    CoshOp: "Cosh",
-    AsinhOp: "Asinh",
-    AcoshOp: "Acosh",
-    AtanhOp: "Atanh",
-    ExpOp: "Exp",
-    LogOp: "Log",
-    ErfOp: "Erf",
-    NotOp: "Not",
-    BitwiseNotOp: "BitwiseNot",
-    IsNanOp: "IsNaN",
-    ReluOp: "Relu",
-    SigmoidOp: "Sigmoid",
-    TanhOp: "Tanh",
-    SoftplusOp: "Softplus",
-    SoftsignOp: "Softsign",
-    MishOp: "Mish",
-    HardSwishOp: "HardSwish",
-    IdentityOp: "Identity",
-}
-_BINARY: dict[type[GraphOp], str] = {
-    DivOp: "Div",
-    MaxOp: "Max",
-    MinOp: "Min",
-    PowOp: "Pow",
-    AndOp: "And",
-    OrOp: "Or",
-    XorOp: "Xor",
-    BitwiseAndOp: "BitwiseAnd",
-    BitwiseOrOp: "BitwiseOr",
-    BitwiseXorOp: "BitwiseXor",
-    CmpEqOp: "Equal",
-    CmpLtOp: "Less",
-    CmpLeOp: "LessOrEqual",
-    CmpGtOp: "Greater",
-    CmpGeOp: "GreaterOrEqual",
-    PreluOp: "PRelu",
-}
+def _scaled(size: int, scale: float) -> int | None:
+    """A size times a scale, rounded down; of open sizes only multiples and parts are known."""
+    if not isinstance(size, Extent):
+        return int(size * scale)
+    if scale.is_integer():
+        return size * int(scale)
+    return size // round(1 / scale) if scale and (1 / scale).is_integer() else None
+
+
 _REDUCTIONS: dict[type[GraphOp], str] = {
     ReduceSumOp: "ReduceSum",
     ReduceMeanOp: "ReduceMean",
@@ -484,39 +242,11 @@ _REDUCTIONS: dict[type[GraphOp], str] = {
     ReduceLogSumOp: "ReduceLogSum",
     ReduceLogSumExpOp: "ReduceLogSumExp",
 }
-_SMALL_INTEGERS_LACK = (PowOp, MaxOp, MinOp, DivOp, AbsOp, SignOp, ModOp, FmodOp, FloorDivOp)
-
 _OWN: dict[type[GraphOp], Rule] = {
-    AddOp: _boolean("Add", "Or"),
-    SubOp: _boolean("Sub", "Xor"),
-    MulOp: _boolean("Mul", "And"),
-    ModOp: _mod(floor=True),
-    FmodOp: _mod(floor=False),
-    FloorDivOp: _floor_div,
-    CmpNeOp: _not("Equal"),
-    SelectOp: _select,
-    RsqrtOp: _rsqrt,
-    TruncOp: _trunc,
-    Log1pOp: _log1p,
-    Expm1Op: _expm1,
-    LeakyReluOp: same("LeakyRelu", "alpha"),
-    EluOp: same("Elu", "alpha"),
-    SeluOp: same("Selu", "alpha", "gamma"),
-    CeluOp: same("Celu", "alpha"),
-    HardSigmoidOp: same("HardSigmoid", "alpha", "beta"),
-    ThresholdedReluOp: same("ThresholdedRelu", "alpha"),
-    ClipOp: _clip,
-    FloorOp: _rounding("Floor"),
-    CeilOp: _rounding("Ceil"),
-    RoundOp: _rounding("Round"),
-    ShiftLeftOp: _shift("LEFT"),
-    ShiftRightOp: _shift("RIGHT"),
-    IsInfOp: _is_inf,
-    SwishOp: _swish,
-    GeluOp: _gelu,
-    CastOp: _cast,
     SplatOp: _splat,
-    **dict.fromkeys((LiteralOp, IotaOp, SizesOp), _known),
+    LiteralOp: _known,
+    IotaOp: _iota,
+    SizesOp: _sizes,
     ReshapeOp: _reshape,
     ExpandOp: _expand,
     ConcatOp: _concat,
@@ -540,12 +270,11 @@ _OWN: dict[type[GraphOp], Rule] = {
     DropoutOp: _dropout,
 }
 
-_RULES: dict[type[GraphOp], Rule] = {
-    **{op: same(kind) for op, kind in (_UNARY | _BINARY).items()},
+RULES: dict[type[GraphOp], Rule] = {
+    **ELEMENTWISE_RULES,
     **{op: _reduce(kind) for op, kind in _REDUCTIONS.items()},
     **_OWN,
     **NN_RULES,
     **PLACES_RULES,
     **QUANTIZED_RULES,
 }
-RULES = _RULES | {op: _wide(_RULES[op]) for op in _SMALL_INTEGERS_LACK}

@@ -1,0 +1,39 @@
+"""Sizes that are met often get programs of their own, compiled while the one for any size goes on."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import Counter
+from collections.abc import Callable, Hashable
+
+from glow_dialects.core.errors import GlowError
+from glow_dialects.core.forks import ForkLock
+
+LOG = logging.getLogger("glow")
+OFTEN = 16
+"""Calls after which a size is one that more calls are expected of."""
+
+
+class HotSizes:
+    """Counts the calls that a program for any size serves."""
+
+    def __init__(self) -> None:
+        self._lock = ForkLock()
+        self._met: Counter[Hashable] = Counter()
+
+    def meet(self, key: Hashable, compile: Callable[[], object]) -> None:
+        """Count a call; the one that makes its size a frequent one starts `compile` on another thread."""
+        with self._lock:
+            self._met[key] += 1
+            frequent = self._met[key] == OFTEN
+        if frequent:  # the process waits for it at its end: machine code is not left half made
+            threading.Thread(target=_quietly, args=(compile,), name="glow-specialize").start()
+
+
+def _quietly(compile: Callable[[], object]) -> None:
+    """Compile; where it fails the program for any size simply goes on."""
+    try:
+        compile()
+    except GlowError as error:
+        LOG.warning("a program of its own for a frequent size failed: %s", error)
