@@ -75,14 +75,16 @@ _FUSED = {
 
 def read_folder(folder: Path) -> LanguageFiles:
     """A model of a folder; GlowError for what is missing or damaged, UnsupportedError for unknown kinds."""
-    config = Config(folder / "config.json", _json(folder / "config.json"))
+    config = Config(folder / "config.json", read_json(folder / "config.json"))
     kind = config.kind
+    if kind == "whisper":
+        raise UnsupportedError(f"{folder}: whisper writes down sounds; glow.SpeechModel reads it")
     if kind not in NAMES:
         known = ", ".join(NAMES)
         raise UnsupportedError(f"{folder}: the architecture '{kind}' is not known; there are: {known}")
     decoder = decoder_of(config)
     weights = _weights(kind, decoder, folder_tensors(folder), config)
-    more = _optional(folder / "generation_config.json")
+    more = optional_json(folder / "generation_config.json")
     ends = more.get("eos_token_id", config.get("eos_token_id"))
     return LanguageFiles(
         str(folder),
@@ -96,7 +98,7 @@ def read_folder(folder: Path) -> LanguageFiles:
 
 def texts_beside(folder: Path) -> dict[str, Any]:
     """What the files of a folder say of texts: fields of `LanguageFiles`."""
-    texts = _optional(folder / "tokenizer_config.json")
+    texts = optional_json(folder / "tokenizer_config.json")
     tokenizer, template = folder / "tokenizer.json", folder / "chat_template.jinja"
     return {
         "tokenizer": tokenizer if tokenizer.exists() else None,
@@ -105,7 +107,8 @@ def texts_beside(folder: Path) -> dict[str, Any]:
     }
 
 
-def _json(file: Path) -> dict[str, Any]:
+def read_json(file: Path) -> dict[str, Any]:
+    """A table of settings; GlowError where there is none."""
     try:
         made = json.loads(file.read_text(encoding="utf-8"))
     except OSError as error:
@@ -117,8 +120,9 @@ def _json(file: Path) -> dict[str, Any]:
     return made
 
 
-def _optional(file: Path) -> dict[str, Any]:
-    return _json(file) if file.exists() else {}
+def optional_json(file: Path) -> dict[str, Any]:
+    """A table of settings, empty where the file is not there."""
+    return read_json(file) if file.exists() else {}
 
 
 def _text(value: Any) -> str:
