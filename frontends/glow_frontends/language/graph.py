@@ -94,7 +94,7 @@ class DecoderBuilder:
         """x [rows, inputs] times the matrix of a name, plus its bias if it has one."""
         g, array = self.g, self._weight(weight or name)
         if isinstance(array, Blocks):
-            x = self._rounded(x, array.block)
+            x = self._rounded(self._ordered(x, array), array.block)
             y = g.matmul(x, g.transpose(self._blocks(array, weight or name)))
         elif array.dtype in HALVES:
             y = g.one(MatmulHalfOp, x, g.constant(array, f"{name}.weight"))
@@ -108,6 +108,10 @@ class DecoderBuilder:
         codes, scales = g.constant(weight.codes, f"{name}.codes"), g.constant(weight.scales, f"{name}.scales")
         points = None if weight.points is None else g.constant(weight.points, f"{name}.points")
         return g.one(DequantizeBlocksOp, codes, scales, points, **weight.form)
+
+    def _ordered(self, x: Value, weight: Blocks) -> Value:
+        """The inputs of a matrix as its blocks follow each other."""
+        return x if weight.order is None else self.g.gather(x, self.g.constant(weight.order), axis=1)
 
     def _rounded(self, x: Value, block: int) -> Value:
         """Activations rounded to 8 bits, if they are to be."""

@@ -10,12 +10,13 @@ from typing import Any
 import numpy as np
 
 from glow_dialects.core.errors import GlowError, UnsupportedError
-from glow_dialects.core.types import Array
+from glow_frontends.language.blocks import Blocks
 from glow_frontends.language.decoder import Decoder, LanguageFiles, Weight
 from glow_frontends.language.huggingface_config import Config, decoder_of
+from glow_frontends.language.packed_weights import quantization_of, with_packed
 from glow_frontends.language.safetensors import folder_tensors
 
-Tensors = Mapping[str, Callable[[], Array]]
+Tensors = Mapping[str, Callable[[], Weight]]
 
 _LLAMA = {
     "embed": "embed_tokens",
@@ -83,7 +84,9 @@ def read_folder(folder: Path) -> LanguageFiles:
         known = ", ".join(NAMES)
         raise UnsupportedError(f"{folder}: the architecture '{kind}' is not known; there are: {known}")
     decoder = decoder_of(config)
-    weights = _weights(kind, decoder, folder_tensors(folder), config)
+    quantised = quantization_of(config.get("quantization_config"), config.label("quantization_config"))
+    tensors = with_packed(folder_tensors(folder), quantised, str(folder))
+    weights = _weights(kind, decoder, tensors, config)
     more = optional_json(folder / "generation_config.json")
     ends = more.get("eos_token_id", config.get("eos_token_id"))
     return LanguageFiles(
@@ -170,14 +173,19 @@ def _prefixes(kind: str) -> tuple[str, str]:
     return ("transformer.", "h") if kind == "gpt2" else ("model.", "layers")
 
 
-def _changed(kind: str, ours: str, ending: str, tensor: Callable[[], Array]) -> Callable[[], Weight]:
+def _changed(kind: str, ours: str, ending: str, tensor: Callable[[], Weight]) -> Callable[[], Weight]:
     """A weight as the graph takes it: matrices [outputs, inputs], scales of norms as they are."""
     part = ours.rpartition(".")[2]
     if kind.startswith("gemma") and ("norm" in part or part.startswith("after")):
-        return lambda: tensor().astype(np.float32) + np.float32(1)
+        return lambda: np.asarray(tensor(), np.float32) + np.float32(1)
     if kind == "gpt2" and ending == "weight" and part in ("o", "up", "down"):
-        return lambda: tensor().T
+        return lambda: _turned(tensor())
     return tensor
+
+
+def _turned(weight: Weight) -> Weight:
+    """A matrix the other way round; codes are [outputs, inputs] whatever they stand for."""
+    return weight if isinstance(weight, Blocks) else weight.T
 
 
 def _split(
@@ -203,10 +211,12 @@ def _split(
 class _Part:
     """Some rows of a tensor; of its transpose if `turned`."""
 
-    def __init__(self, tensor: Callable[[], Array], start: int, end: int, turned: bool) -> None:
+    def __init__(self, tensor: Callable[[], Weight], start: int, end: int, turned: bool) -> None:
         self.tensor, self.rows, self.turned = tensor, slice(start, end), turned
 
-    def __call__(self) -> Array:
+    def __call__(self) -> Weight:
         """The rows."""
-        whole = self.tensor()
-        return (whole.T if self.turned else whole)[self.rows]
+        whole = _turned(self.tensor()) if self.turned else self.tensor()
+        if isinstance(whole, Blocks):
+            return whole.rows(self.rows.start, self.rows.stop)
+        return whole[self.rows]
