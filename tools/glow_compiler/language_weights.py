@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from glow_frontends.language import LanguageFiles
     from glow_frontends.language.decoder import Weight
 
-_MATRICES = ("q", "k", "v", "o", "gate", "up", "down", "head")
+_MATRICES = {"q", "k", "v", "o", "cross_q", "cross_k", "cross_v", "cross_o", "gate", "up", "down", "head"}
 """The weights of products with activations."""
 
 
@@ -33,7 +33,8 @@ def with_weights(files: LanguageFiles, weights: str, group: int) -> LanguageFile
     if not bits:
         return files
     own = dict(files.weights)
-    own.setdefault("head", own["embed"])
+    if "embed" in own:
+        own.setdefault("head", own["embed"])
     changed = {n: _few(own[n], bits, group) for n in own if n.rpartition(".")[2] in _MATRICES}
     return replace(files, weights=own | changed)
 

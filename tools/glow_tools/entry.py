@@ -70,6 +70,11 @@ def generate() -> int:
     return _start("generate")
 
 
+def transcribe() -> int:
+    """`glow-transcribe`."""
+    return _start("transcribe")
+
+
 def serve() -> int:
     """`glow-serve`."""
     return _start("serve")

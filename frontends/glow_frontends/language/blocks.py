@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
+
 from glow_dialects.core.types import Array
 from glow_dialects.ops.dequantize_blocks import dequantize_blocks
 
@@ -12,7 +14,8 @@ from glow_dialects.ops.dequantize_blocks import dequantize_blocks
 @dataclass(frozen=True)
 class Blocks:
     """(code - point) scale: `codes` [outputs, inputs bits / 8] bytes, lowest bits first, `scales` and, where
-    each block has its own, `points` f32 [outputs, inputs / block].
+    each block has its own, `points` f32 [outputs, inputs / block]. `order`: the inputs in which blocks
+    follow each other, i32 [inputs], where that is not their own order.
     """
 
     codes: Array
@@ -22,6 +25,7 @@ class Blocks:
     depth: int
     point: float = 0.0
     points: Array | None = None
+    order: Array | None = None
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -40,4 +44,5 @@ class Blocks:
 
     def array(self) -> Array:
         """The matrix as f32."""
-        return dequantize_blocks(self.codes, self.scales, self.points, levels=None, **self.form)
+        made = dequantize_blocks(self.codes, self.scales, self.points, levels=None, **self.form)
+        return made if self.order is None else made[:, np.argsort(self.order)]

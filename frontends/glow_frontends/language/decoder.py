@@ -2,7 +2,8 @@
 
 Weights have names of ours: `embed`, `positions`, `norm`, `head`, and for layer i `i.attention_norm`, `i.q`,
 `i.k`, `i.v`, `i.o`, `i.q_norm`, `i.k_norm`, `i.after_attention`, `i.mlp_norm`, `i.gate`, `i.up`, `i.down`,
-`i.after_mlp`. A bias is called like its weight with `.bias` behind it. Matrices are [outputs, inputs].
+`i.after_mlp`; where an encoder's output is seen, `i.cross_norm`, `i.cross_q` and `i.cross_o`. A bias is
+called like its weight with `.bias` behind it. Matrices are [outputs, inputs].
 """
 
 from __future__ import annotations
@@ -77,6 +78,8 @@ class Decoder:
     logit_scale: float = 1.0
     embed_scale: float = 1.0
     residual_scale: float = 1.0
+    #: Places of an encoder's output, whose keys and values every layer sees; 0: there is no encoder.
+    memory: int = 0
 
     def __post_init__(self) -> None:
         if self.heads % self.shared:

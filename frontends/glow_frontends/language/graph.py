@@ -43,12 +43,15 @@ def decoder_graph(files: LanguageFiles, form: Form) -> GraphBuilder:
     Inputs, all i32: `tokens` [batch, tokens], `slots` (the sequence in the caches) and `starts` (the place of
     the first token), one each of the batch, and unless every token's logits are wanted `last`, the number in
     its call of the token whose they are. Output: `logits` [batch (* tokens), vocabulary]. States: `keys.i`
-    and `values.i` [sequences, heads, capacity, features] of each layer.
+    and `values.i` [sequences, heads, capacity, features] of each layer, and where there is an encoder
+    `cross_keys.i` and `cross_values.i` [sequences, heads, places, features], which are only read.
     """
-    return _Builder(files, form).built()
+    return DecoderBuilder(files, form).built()
 
 
-class _Builder:
+class DecoderBuilder:
+    """Makes the graph of a form, part by part."""
+
     def __init__(self, files: LanguageFiles, form: Form) -> None:
         self.g = GraphBuilder()
         self.files, self.decoder, self.form = files, files.decoder, form
@@ -57,6 +60,7 @@ class _Builder:
         self._whole: dict[tuple[SSAValue, int], Value] = {}
 
     def built(self) -> GraphBuilder:
+        """The whole graph."""
         g, form, decoder = self.g, self.form, self.decoder
         tokens = g.placeholder("tokens", (form.batch, form.tokens), np.int32)
         self.slots = g.placeholder("slots", (form.batch,), np.int32)
@@ -90,7 +94,7 @@ class _Builder:
         """x [rows, inputs] times the matrix of a name, plus its bias if it has one."""
         g, array = self.g, self._weight(weight or name)
         if isinstance(array, Blocks):
-            x = self._rounded(x, array.block)
+            x = self._rounded(self._ordered(x, array), array.block)
             y = g.matmul(x, g.transpose(self._blocks(array, weight or name)))
         elif array.dtype in HALVES:
             y = g.one(MatmulHalfOp, x, g.constant(array, f"{name}.weight"))
@@ -104,6 +108,10 @@ class _Builder:
         codes, scales = g.constant(weight.codes, f"{name}.codes"), g.constant(weight.scales, f"{name}.scales")
         points = None if weight.points is None else g.constant(weight.points, f"{name}.points")
         return g.one(DequantizeBlocksOp, codes, scales, points, **weight.form)
+
+    def _ordered(self, x: Value, weight: Blocks) -> Value:
+        """The inputs of a matrix as its blocks follow each other."""
+        return x if weight.order is None else self.g.gather(x, self.g.constant(weight.order), axis=1)
 
     def _rounded(self, x: Value, block: int) -> Value:
         """Activations rounded to 8 bits, if they are to be."""
@@ -156,6 +164,8 @@ class _Builder:
         if decoder.parallel:
             return x + self._scaled(a) + self._scaled(self._mlp(h, layer))
         x = x + self._scaled(a)
+        if decoder.memory:
+            x = x + self._cross_attention(self._norm(x, f"{layer}.cross_norm"), layer)
         m = self._mlp(self._norm(x, f"{layer}.mlp_norm"), layer)
         if self._has(f"{layer}.after_mlp"):
             m = self._norm(m, f"{layer}.after_mlp")
@@ -199,6 +209,21 @@ class _Builder:
             softcap=decoder.score_cap,
         )
         return self._linear(g.reshape(y, (self.rows, decoder.heads * decoder.head)), f"{layer}.o")
+
+    def _cross_attention(self, x: Value, layer: int) -> Value:
+        """Attention over all places of the encoder's output."""
+        g, decoder = self.g, self.decoder
+        q = self._heads(x, layer, "cross_q", decoder.heads)
+        keys, values = (self._cross_state(layer, name) for name in ("keys", "values"))
+        # A place that is brought into the cache is its last one.
+        last = g.constant(np.full(self.form.batch, decoder.memory - 1, np.int32))
+        y = g.one(CachedAttentionOp, q, keys, values, self.slots, last, scale=decoder.score_scale)
+        return self._linear(g.reshape(y, (self.rows, decoder.heads * decoder.head)), f"{layer}.cross_o")
+
+    def _cross_state(self, layer: int, name: str) -> Value:
+        decoder = self.decoder
+        shape = (self.form.sequences, decoder.shared, decoder.memory, decoder.head)
+        return self.g.placeholder(f"cross_{name}.{layer}", shape, kind="state")
 
     def _heads(self, x: Value, layer: int, name: str, heads: int) -> Value:
         """A projection as [batch, tokens, heads, features], normalised and turned to its place."""

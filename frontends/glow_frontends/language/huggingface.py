@@ -10,12 +10,13 @@ from typing import Any
 import numpy as np
 
 from glow_dialects.core.errors import GlowError, UnsupportedError
-from glow_dialects.core.types import Array
+from glow_frontends.language.blocks import Blocks
 from glow_frontends.language.decoder import Decoder, LanguageFiles, Weight
 from glow_frontends.language.huggingface_config import Config, decoder_of
+from glow_frontends.language.packed_weights import quantization_of, with_packed
 from glow_frontends.language.safetensors import folder_tensors
 
-Tensors = Mapping[str, Callable[[], Array]]
+Tensors = Mapping[str, Callable[[], Weight]]
 
 _LLAMA = {
     "embed": "embed_tokens",
@@ -75,14 +76,18 @@ _FUSED = {
 
 def read_folder(folder: Path) -> LanguageFiles:
     """A model of a folder; GlowError for what is missing or damaged, UnsupportedError for unknown kinds."""
-    config = Config(folder / "config.json", _json(folder / "config.json"))
+    config = Config(folder / "config.json", read_json(folder / "config.json"))
     kind = config.kind
+    if kind == "whisper":
+        raise UnsupportedError(f"{folder}: whisper writes down sounds; glow.SpeechModel reads it")
     if kind not in NAMES:
         known = ", ".join(NAMES)
         raise UnsupportedError(f"{folder}: the architecture '{kind}' is not known; there are: {known}")
     decoder = decoder_of(config)
-    weights = _weights(kind, decoder, folder_tensors(folder), config)
-    more = _optional(folder / "generation_config.json")
+    quantised = quantization_of(config.get("quantization_config"), config.label("quantization_config"))
+    tensors = with_packed(folder_tensors(folder), quantised, str(folder))
+    weights = _weights(kind, decoder, tensors, config)
+    more = optional_json(folder / "generation_config.json")
     ends = more.get("eos_token_id", config.get("eos_token_id"))
     return LanguageFiles(
         str(folder),
@@ -96,7 +101,7 @@ def read_folder(folder: Path) -> LanguageFiles:
 
 def texts_beside(folder: Path) -> dict[str, Any]:
     """What the files of a folder say of texts: fields of `LanguageFiles`."""
-    texts = _optional(folder / "tokenizer_config.json")
+    texts = optional_json(folder / "tokenizer_config.json")
     tokenizer, template = folder / "tokenizer.json", folder / "chat_template.jinja"
     return {
         "tokenizer": tokenizer if tokenizer.exists() else None,
@@ -105,7 +110,8 @@ def texts_beside(folder: Path) -> dict[str, Any]:
     }
 
 
-def _json(file: Path) -> dict[str, Any]:
+def read_json(file: Path) -> dict[str, Any]:
+    """A table of settings; GlowError where there is none."""
     try:
         made = json.loads(file.read_text(encoding="utf-8"))
     except OSError as error:
@@ -117,8 +123,9 @@ def _json(file: Path) -> dict[str, Any]:
     return made
 
 
-def _optional(file: Path) -> dict[str, Any]:
-    return _json(file) if file.exists() else {}
+def optional_json(file: Path) -> dict[str, Any]:
+    """A table of settings, empty where the file is not there."""
+    return read_json(file) if file.exists() else {}
 
 
 def _text(value: Any) -> str:
@@ -166,14 +173,19 @@ def _prefixes(kind: str) -> tuple[str, str]:
     return ("transformer.", "h") if kind == "gpt2" else ("model.", "layers")
 
 
-def _changed(kind: str, ours: str, ending: str, tensor: Callable[[], Array]) -> Callable[[], Weight]:
+def _changed(kind: str, ours: str, ending: str, tensor: Callable[[], Weight]) -> Callable[[], Weight]:
     """A weight as the graph takes it: matrices [outputs, inputs], scales of norms as they are."""
     part = ours.rpartition(".")[2]
     if kind.startswith("gemma") and ("norm" in part or part.startswith("after")):
-        return lambda: tensor().astype(np.float32) + np.float32(1)
+        return lambda: np.asarray(tensor(), np.float32) + np.float32(1)
     if kind == "gpt2" and ending == "weight" and part in ("o", "up", "down"):
-        return lambda: tensor().T
+        return lambda: _turned(tensor())
     return tensor
+
+
+def _turned(weight: Weight) -> Weight:
+    """A matrix the other way round; codes are [outputs, inputs] whatever they stand for."""
+    return weight if isinstance(weight, Blocks) else weight.T
 
 
 def _split(
@@ -199,10 +211,12 @@ def _split(
 class _Part:
     """Some rows of a tensor; of its transpose if `turned`."""
 
-    def __init__(self, tensor: Callable[[], Array], start: int, end: int, turned: bool) -> None:
+    def __init__(self, tensor: Callable[[], Weight], start: int, end: int, turned: bool) -> None:
         self.tensor, self.rows, self.turned = tensor, slice(start, end), turned
 
-    def __call__(self) -> Array:
+    def __call__(self) -> Weight:
         """The rows."""
-        whole = self.tensor()
-        return (whole.T if self.turned else whole)[self.rows]
+        whole = _turned(self.tensor()) if self.turned else self.tensor()
+        if isinstance(whole, Blocks):
+            return whole.rows(self.rows.start, self.rows.stop)
+        return whole[self.rows]

@@ -51,7 +51,8 @@ def decoder_of(c: Config) -> Decoder:
     return made if change is None else change(c, made)
 
 
-def _activation(c: Config, name: str) -> str:
+def activation_of(c: Config, name: str) -> str:
+    """Our name of an activation."""
     kind = c.get("hidden_activation" if c.kind.startswith("gemma") else name) or c.need(name, "hidden_act")
     if kind not in _ACTIVATIONS:
         raise UnsupportedError(f"{c.file}: the activation '{kind}' is not known")
@@ -73,7 +74,7 @@ def _common(c: Config) -> Decoder:
         hidden=c.count("intermediate_size"),
         places=c.count("max_position_embeddings"),
         epsilon=c.number("rms_norm_eps", c.number("layer_norm_eps", 1e-6)),
-        activation=_activation(c, "hidden_act"),
+        activation=activation_of(c, "hidden_act"),
         rope=rope_of(c, head),
         windows=_windows(c, layers),
     )
@@ -153,7 +154,7 @@ def _gpt2(c: Config) -> Decoder:
         hidden=c.count("n_inner", default=4 * width),
         places=c.count("n_positions", "n_ctx"),
         epsilon=c.number("layer_norm_epsilon", 1e-5),
-        activation=_activation(c, "activation_function"),
+        activation=activation_of(c, "activation_function"),
         gated=False,
         centred=True,
     )

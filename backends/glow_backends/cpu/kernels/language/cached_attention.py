@@ -33,6 +33,8 @@ _ROWS = 16
 """Rows that share a block of keys and values."""
 _BLOCK = 2048
 """Elements of a block's keys: with the values they stay in the L1 cache."""
+_LINE = 16
+"""Elements of a cache line."""
 
 
 @dataclass(frozen=True)
@@ -114,6 +116,7 @@ class _Emission:
         low = k.mul(k.b.sdiv(k.i(low), k.i(self.block)), self.block)
         high = self._range(spec.tile - 1)[1]
         with k.loop(low, high, self.block) as place, k.loop(0, spec.tile) as token:
+            self._look_ahead(place, low, high)
             first, end = self._range(token)
             first = maximum(k, k.b.sub(k.i(first), place), 0)
             end = minimum(k, k.b.sub(k.i(end), place), self.block)
@@ -122,6 +125,23 @@ class _Emission:
                 self._row(k.add(k.mul(token, spec.each), head), row, place, first, end)
         with k.loop(0, spec.tile) as token, k.loop(0, spec.each) as head:
             self._finish(k.add(k.mul(token, spec.each), head), k.add(k.mul(token, spec.heads), head))
+
+    def _look_ahead(self, place: Index, low: Index, high: Index) -> None:
+        """Where the next block begins: after the last one the first of the next head."""
+        k = self.k
+        self.here, following = k.i(place), k.add(place, self.block)
+        inside = k.b.icmp_signed("<", k.i(following), k.i(high))
+        self.next = k.b.select(inside, k.i(following), k.i(k.add(low, k.size(self.spec.capacity))))
+
+    def _fetch(self, plane: ir.Value, row: Index, size: int) -> None:
+        """Ask for a row of the next block, which one token's attention reads once.
+
+        Places of a head are few, and the processor's own prefetching begins anew with each: 10 GB/s
+        without, 17 with.
+        """
+        k = self.k
+        for line in range(0, size, _LINE) if self.spec.tokens == 1 else ():
+            k.prefetch(k.gep(plane, k.add(k.mul(row, size), line)))
 
     def _range(self, token: Index) -> tuple[Index, Index]:
         """The places [first, end) that a token of the tile sees."""
@@ -184,6 +204,9 @@ class _Emission:
         if spec.capacity % self.block:
             rows = [minimum(k, row, self.last_place) for row in rows]
         starts = [k.mul(row, spec.depth) for row in rows]
+        ahead = k.add(self.next, k.b.sub(k.i(place), self.here))
+        for i in range(lanes):
+            self._fetch(self.own_keys, k.add(ahead, i), spec.depth)
         sums: list[ir.Value | None] = [None] * lanes
         for d in range(0, spec.depth, lanes):
             live = min(lanes, spec.depth - d)
@@ -206,6 +229,8 @@ class _Emission:
             sums = [k.b.fmul(k.load(self.sums, at, lanes=lanes), wide) for at in places]
 
             def add(i: Index, carried: list[ir.Value], start: int = start) -> list[ir.Value]:
+                if not start:
+                    self._fetch(self.own_values, k.add(self.next, i), spec.width)
                 weight = k.splat(k.load(self.scores, i), lanes)
                 row = k.mul(k.add(place, i), spec.width)
                 after: list[ir.Value] = []

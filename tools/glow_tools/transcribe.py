@@ -1,0 +1,52 @@
+"""glow-transcribe: write down what sounds say."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Sequence
+
+from glow_tools.common import command, count_option, guarded, threads_option
+
+EXAMPLES = """\
+  glow-transcribe whisper-base speech.wav
+  glow-transcribe whisper-base speech.wav --language de --task translate --weights int8
+  glow-transcribe whisper-base a.wav b.wav --times"""
+
+
+def _arguments() -> argparse.ArgumentParser:
+    made = command("glow-transcribe", "Write down what sounds say, by a Whisper model.", EXAMPLES)
+    add = made.add_argument
+    add("model", help="a folder of Hugging Face's")
+    add("sounds", nargs="+", metavar="SOUND", help="a .wav file")
+    add("--language", metavar="CODE", help="of the sound, such as en (default: what is heard)")
+    add("--task", default="transcribe", help="transcribe, or translate into English (default: transcribe)")
+    add("--max-tokens", type=count_option, metavar="N", help="of each segment of 30 seconds or less")
+    add("--times", action="store_true", help="a line for each segment, with its seconds")
+    add("--weights", choices=["stored", "int8", "int4"], default="stored", help="bits of the weights")
+    add("--backend", default="cpu", help="cpu or interpreter (default: cpu)")
+    add("--threads", type=threads_option, default=1, help="worker threads, or auto (default: 1)")
+    add("--bench", action="store_true", help="print seconds of sound a second")
+    return made
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Entry point of `glow-transcribe`."""
+    arguments = _arguments().parse_args(argv)
+    return guarded(lambda: _run(arguments))
+
+
+def _run(a: argparse.Namespace) -> None:
+    import glow_compiler as glow
+
+    model = glow.SpeechModel(a.model, backend=a.backend, threads=a.threads, weights=a.weights)
+    for sound in a.sounds:
+        start, end = time.perf_counter(), 0.0
+        for segment, _ in model.segments(sound, a.language, task=a.task, max_tokens=a.max_tokens):
+            end = segment.end
+            times = f"[{segment.start:.2f} - {segment.end:.2f}] " if a.times else ""
+            print(f"{times}{segment.text.strip()}", flush=True)
+        if a.bench:
+            took = time.perf_counter() - start
+            print(f"{end:.1f} s of sound in {took:.2f} s: {end / took:.1f} times as fast", file=sys.stderr)
