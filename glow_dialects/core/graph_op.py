@@ -205,6 +205,7 @@ class GraphOp(Operator):
     @classmethod
     def parse(cls, parser: Parser) -> GraphOp:
         names: list[UnresolvedOperand] = []
+        at = parser.pos
         first = parser.parse_optional_unresolved_operand()
         if first is not None:
             names.append(first)
@@ -217,11 +218,11 @@ class GraphOp(Operator):
         properties, attributes = cls.split_dict(parser, parser.parse_optional_attr_dict())
         parser.parse_punctuation(":")
         kind = parser.parse_function_type()
-        operands = parser.resolve_operands(names, list(kind.inputs), parser.pos)
+        operands = parser.resolve_operands(names, list(kind.inputs), at)
         if SEGMENTS in properties:
             normalized = {**cls.property_defaults(), **properties}
         else:
-            normalized = cls.normalized(cls.segment_sizes(count, predicated, parser), properties)
+            normalized = cls.normalized(cls.segment_sizes(count, predicated, parser, at), properties)
         return cls.create(
             operands=operands,
             result_types=list(kind.outputs),

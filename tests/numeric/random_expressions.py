@@ -36,7 +36,8 @@ np.median(A, axis=I)|np.percentile(A * 1.0, 30)|np.quantile(A * 1.0, 0.25, axis=
 np.nansum(A, axis=I)|np.nanmax(A)|np.nanmean(A, axis=I)|np.nanmin(A, axis=I)|np.cumsum(A)|np.cumsum(A, axis=I)
 A.cumsum(axis=I)|np.cumprod(A, axis=I)|np.diff(A)|np.diff(A, axis=I)|np.diff(A, n=2)|np.sort(A)
 np.sort(A, axis=I)|np.argsort(A, axis=I, kind="stable")|np.flip(A)|np.flip(A, I)|np.roll(A, K)
-np.roll(A, K, axis=I)|np.reshape(A, -1)|A.reshape(-1, 2)|A.ravel()|A.flatten()|A.T|np.transpose(A)|np.swapaxes(A, 0, I)
+np.roll(A, K, axis=I)|np.reshape(A, -1)
+A.reshape(-1, 2)|A.ravel()|A.flatten()|A.T|np.transpose(A)|np.swapaxes(A, 0, I)
 np.expand_dims(A, I)|A[None]|A[..., None]|np.squeeze(A)|A[S]|A[S, S]|A[..., S]|A[K]|A[-1]|A[0]|A[:, 0]
 A[::-1]|A[..., ::-1]|A[[0, 1, 0]]|A[:, [1, 0]]|A[np.array([1, 0])]|np.take(A, [0, 1], axis=I)
 np.atleast_2d(A)|A.copy()|np.concatenate([A, B])|np.concatenate([A, B], axis=I)|np.stack([A, B])

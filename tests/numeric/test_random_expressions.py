@@ -82,6 +82,8 @@ FOUND = (
     "math.fabs(k)",
     "np.where(s * 0.0, s, 1)",
     "np.where(s > 1, True, 3)",
+    "np.minimum(s > 1, k > 5)",
+    "np.maximum(s > 1, k > 5)",
 )
 
 

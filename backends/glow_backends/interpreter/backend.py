@@ -10,7 +10,7 @@ from xdsl.ir import Block, SSAValue
 
 from glow_backends.base import Backend, Port, Program, Report, ports, public_name
 from glow_dialects.core.attributes import array_of
-from glow_dialects.core.errors import CompileError
+from glow_dialects.core.errors import CompileError, missing_values
 from glow_dialects.core.graph_op import GraphOp
 from glow_dialects.core.instr_op import Access, InstrOp
 from glow_dialects.core.types import Array, bytes_of, dtype_of, shape_of, typed
@@ -90,7 +90,7 @@ class InterpreterProgram(Program):
         if isinstance(target, ConstantOp):
             array = target.array()
             if array is None:
-                raise CompileError(f"constant @{op.target} has no values: its weights file is missing")
+                raise missing_values(op.target)
             return array
         assert target is not None
         if target.kind.data == "input":

@@ -267,6 +267,11 @@ class Extreme(Arithmetic):
 
     better: ClassVar[str] = ""
 
+    def infer(self, m: Typing, op: FnOp, x: list[V], where: str) -> V:
+        if all(isinstance(v.type, Scalar) and v.type.kind == "bool" for v in x):
+            return m.scalar(BitOr() if self.better == ">=" else BitAnd(), x, where)
+        return super().infer(m, op, x, where)
+
     def partial(self, i: int, d: Term, x: Sequence[Term], y: Result) -> Term | None:
         chosen = x[0].prim(Ge if self.better == ">=" else Le, x[1])
         return chosen.prim(Where, d.of(0.0), d) if i else chosen.prim(Where, d, 0.0)
