@@ -52,7 +52,7 @@ class GraphOp(Operator):
     #: lhs and rhs may change places.
     COMMUTATIVE: ClassVar[bool] = False
     #: The result's elements are elements of the operands, which all hold such: moved, repeated, or the
-    #: largest or smallest of several along axes. The same on stored integers of one type as on real numbers.
+    #: largest or smallest of several. The same on stored integers of one type as on real numbers.
     MOVES_ELEMENTS: ClassVar[bool] = False
     #: Sums, products and powers: operands t times as small give a result t^k times as small, k > 0, so that
     #: small numbers matter as much as large ones. (Operators that move elements are so in any case.)

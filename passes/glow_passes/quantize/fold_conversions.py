@@ -17,7 +17,6 @@ from xdsl.ir import SSAValue
 
 from glow_dialects.core.graph_op import GraphOp
 from glow_dialects.core.types import UniformQuantizedType, element_of, is_float, shape_of, tensor
-from glow_dialects.ops.arithmetic import MaxOp, MinOp
 from glow_dialects.ops.lookup import LookupOp
 from glow_dialects.ops.quantize import (
     DequantizeOp,
@@ -96,7 +95,7 @@ def dequantize_of_rescale(op: Any, r: Rewriter) -> SSAValue | None:
 
 
 def moved_dequantize(op: Any, r: Rewriter) -> SSAValue | None:
-    """reshape(dequantize(q)) -> dequantize(reshape(q)), and so every move; parts of one type."""
+    """reshape(dequantize(q)) -> dequantize(reshape(q)), and so every move or choice; parts of one type."""
     parts: list[Any] = [producer(v, DequantizeOp) for v in op.operands]
     if op.predicate is not None or any(p is None for p in parts):
         return None
@@ -109,17 +108,6 @@ def moved_dequantize(op: Any, r: Rewriter) -> SSAValue | None:
         properties=dict(op.properties),
     )
     return r(DequantizeOp(r(moved), results=op.result.type))
-
-
-def larger_of_dequantized(op: Any, r: Rewriter) -> SSAValue | None:
-    """max(dequantize(p), dequantize(q)) -> dequantize(max(p, q)) where both have one type."""
-    parts: list[Any] = [producer(v, DequantizeOp) for v in (op.lhs, op.rhs)]
-    if op.predicate is not None or any(p is None for p in parts):
-        return None
-    kind = quantized_type(parts[0].input)
-    if kind.axis.data >= 0 or quantized_type(parts[1].input) != kind:
-        return None
-    return r(DequantizeOp(r(type(op)(*(p.input for p in parts))), results=op.result.type))
 
 
 def requantizing_again(op: Any, r: Callable[[Any], SSAValue], result: Any = None, **changed: Any) -> SSAValue:
@@ -235,7 +223,6 @@ PATTERNS: Sequence[Pattern] = (
     Pattern((RescaleOp,), rescale_of_quantize),
     Pattern((DequantizeOp,), dequantize_of_rescale),
     Pattern((GraphOp,), moved_dequantize, lambda op: op.MOVES_ELEMENTS),
-    Pattern((MaxOp, MinOp), larger_of_dequantized),
     Pattern((GraphOp,), relu_into_limits, lambda op: op.CLAMPS),
     Pattern((RescaleOp,), rescale_into_producer),
     Pattern((QuantizedBinaryOp,), rescale_into_arithmetic),
