@@ -15,7 +15,7 @@ MODELS = $$($(BIN)/python -c 'import tomllib; \
   print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["models"])')
 
 .PHONY: help setup peers test quick pytest-quick demo lint typecheck imports pytest filecheck bench docs hunt \
-	hunt-expressions machines
+	hunt-expressions hunt-orders mutants machines
 
 help:
 	@echo "setup      virtual environment in $(VENV) with the project and its test tools"
@@ -30,6 +30,8 @@ help:
 	@echo "pytest     everything else under tests"
 	@echo "hunt       ten minutes (SECONDS=...) of random graphs on the CPU, the interpreter and onnxruntime"
 	@echo "hunt-expressions  20,000 (COUNT=...) random expressions of NumPy on both backends"
+	@echo "hunt-orders  50,000 (COUNT=...) random orders of passes, on cards and random graphs"
+	@echo "mutants    passes (FILES=...) with one change each: which of them no test notices"
 	@echo "machines   every operator in emulators of other processors and in Node"
 	@echo "docs       the documents and the reference as a site in build/site"
 	@echo "bench      our time, memory and error beside the installed peers"
@@ -89,6 +91,14 @@ hunt: setup
 
 hunt-expressions: setup
 	$(BIN)/python -W ignore tests/numeric/hunt_expressions.py --count $(or $(COUNT),20000) --seed $(or $(SEED),0) --jobs $(JOBS)
+
+# Passes in random orders on samples of the cards and random graphs; a short one is in the tests.
+hunt-orders: setup
+	$(BIN)/python -W ignore tests/numeric/hunt_orders.py --count $(or $(COUNT),50000) --seed $(or $(SEED),0) --jobs $(JOBS)
+
+# Passes with one change each, which a test should notice; `make mutants FILES=passes/glow_passes/graph/sums.py`.
+mutants: setup
+	$(BIN)/python -W ignore tests/repo/mutants.py --jobs $(JOBS) $(FILES)
 
 # Every sample of every operator, in the emulators that are installed and in Node: some hours.
 machines: setup

@@ -64,6 +64,11 @@ class RaisedError(GlowError):
     """A `raise` or `assert` of a compiled function; also of the class that it raises, where built in."""
 
 
+def missing_values(name: str) -> CompileError:
+    """The error of a constant whose weights nobody has."""
+    return CompileError(f"constant @{name} has no values: its weights file is missing")
+
+
 def internal(error: Exception, place: str) -> str:
     """The message for an exception that only a mistake of ours can raise.
 

@@ -53,7 +53,7 @@ class GraphOp(Operator):
     #: lhs and rhs may change places.
     COMMUTATIVE: ClassVar[bool] = False
     #: The result's elements are elements of the operands, which all hold such: moved, repeated, or the
-    #: largest or smallest of several along axes. The same on stored integers of one type as on real numbers.
+    #: largest or smallest of several. The same on stored integers of one type as on real numbers.
     MOVES_ELEMENTS: ClassVar[bool] = False
     #: Sums, products and powers: operands t times as small give a result t^k times as small, k > 0, so that
     #: small numbers matter as much as large ones. (Operators that move elements are so in any case.)
@@ -219,6 +219,7 @@ class GraphOp(Operator):
     @classmethod
     def parse(cls, parser: Parser) -> GraphOp:
         names: list[UnresolvedOperand] = []
+        at = parser.pos
         first = parser.parse_optional_unresolved_operand()
         if first is not None:
             names.append(first)
@@ -231,11 +232,11 @@ class GraphOp(Operator):
         properties, attributes = cls.split_dict(parser, parser.parse_optional_attr_dict())
         parser.parse_punctuation(":")
         kind = parser.parse_function_type()
-        operands = parser.resolve_operands(names, list(kind.inputs), parser.pos)
+        operands = parser.resolve_operands(names, list(kind.inputs), at)
         if SEGMENTS in properties:
             normalized = {**cls.property_defaults(), **properties}
         else:
-            normalized = cls.normalized(cls.segment_sizes(count, predicated, parser), properties)
+            normalized = cls.normalized(cls.segment_sizes(count, predicated, parser, at), properties)
         return cls.create(
             operands=operands,
             result_types=list(kind.outputs),

@@ -225,6 +225,7 @@ class InstrOp(Operator):
                 parser.raise_error(f"expected {', '.join(f'@{m}' for m in MODES)}, got @{mode}")
             return mode, parser.parse_unresolved_operand()
 
+        at = parser.pos
         pairs = parser.parse_comma_separated_list(parser.Delimiter.NONE, one)
         names = [n for _, n in pairs]
         predicated = parser.parse_optional_keyword("pred") is not None
@@ -233,11 +234,11 @@ class InstrOp(Operator):
         properties, attributes = cls.split_dict(parser, parser.parse_optional_attr_dict())
         parser.parse_punctuation(":")
         types = parser.parse_comma_separated_list(parser.Delimiter.NONE, parser.parse_type)
-        operands = parser.resolve_operands(names, types, parser.pos)
+        operands = parser.resolve_operands(names, types, at)
         if SEGMENTS in properties:
             normalized = {**cls.property_defaults(), **properties}
         else:
-            normalized = cls.normalized(cls.segment_sizes(len(pairs), predicated, parser), properties)
+            normalized = cls.normalized(cls.segment_sizes(len(pairs), predicated, parser, at), properties)
         op = cls.create(
             operands=operands,
             result_types=cls.tokens_given(),
@@ -245,9 +246,9 @@ class InstrOp(Operator):
             attributes=attributes,
             regions=cls.parse_body(parser),
         )
-        for (mode, _), (access, _) in zip(pairs, op.accesses(), strict=False):
+        for (mode, name), (access, _) in zip(pairs, op.accesses(), strict=False):
             if mode != access.value:
-                parser.raise_error(f"{cls.name}: operand marked @{mode} is @{access.value}")
+                parser.raise_error(f"{cls.name}: operand marked @{mode} is @{access.value}", name.span)
         return op
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from xdsl.dialects.builtin import FloatAttr, UnitAttr, i32
 from xdsl.ir import Attribute, Region, SSAValue
-from xdsl.irdl import IRDLOperation, OptPropertyDef
+from xdsl.irdl import IRDLOperation, OperandDef, OptOperandDef, OptPropertyDef
 from xdsl.parser import Parser
 from xdsl.printer import Printer
 
@@ -54,16 +54,32 @@ class Operator(IRDLOperation):
         return attributes
 
     @classmethod
-    def segment_sizes(cls, count: int, predicated: bool, parser: Parser) -> list[int]:
-        """How `count` operands fall into groups when at most one group is variadic."""
+    def segment_sizes(cls, count: int, predicated: bool, parser: Parser, at: int) -> list[int]:
+        """How `count` operands fall into groups: of those that may be absent, the first ones are there.
+
+        An error at the place `at` in the text where operands are too few or many, or where a group of any
+        number stands beside others that may be absent.
+        """
         groups = cls.operand_groups()
         flexible = [n for n, many in groups if many]
-        if len(flexible) > 1:
-            parser.raise_error(f"{cls.name} needs {SEGMENTS}: {' and '.join(flexible)} may be absent")
+        listed = [n for n in flexible if not isinstance(cls.operand_definition(n), OptOperandDef)]
+        if listed and len(flexible) > 1:
+            parser.raise_error(
+                f"{cls.name} needs {SEGMENTS}: {' and '.join(flexible)} may be absent", at, at + 1
+            )
         rest = count - (len(groups) - len(flexible))
-        if rest < 0 or (rest and not flexible):
-            parser.raise_error(f"{cls.name} takes {len(groups)} operands, got {count}")
-        return [rest if many else 1 for _, many in groups] + [int(predicated)]
+        if rest < 0 or (rest > len(flexible) and not listed):
+            wanted = f"{len(groups) - len(flexible)} to {len(groups)}" if flexible else f"{len(groups)}"
+            parser.raise_error(f"{cls.name} takes {wanted} operands, got {count}", at, at + 1)
+        if listed:
+            return [rest if many else 1 for _, many in groups] + [int(predicated)]
+        there = set(flexible[:rest])
+        return [int(not many or n in there) for n, many in groups] + [int(predicated)]
+
+    @classmethod
+    def operand_definition(cls, name: str) -> OperandDef:
+        """The definition of a group of operands."""
+        return dict(cls.get_irdl_definition().operands)[name]
 
     @classmethod
     def normalized(cls, sizes: Sequence[int], properties: dict[str, Attribute]) -> dict[str, Attribute]:

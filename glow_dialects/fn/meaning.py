@@ -35,7 +35,7 @@ from glow_dialects.fn.primitives.arithmetic import Mod, ToBool
 from glow_dialects.fn.primitives.compare import Eq
 from glow_dialects.fn.primitives.records import Raise
 from glow_dialects.fn.primitives.scalars import ScalarPrimitive
-from glow_dialects.fn.regions import Kind, region
+from glow_dialects.fn.regions import Kind, outside, region, with_numbers
 from glow_dialects.fn.tensors import TensorsOp
 from glow_dialects.fn.values import V, is_inactive, parts
 
@@ -151,6 +151,11 @@ class Meaning(Values):
                 kinds.append(Kind(tensor(v.type.shape, v.type.dtype)))
             else:
                 raise self.no_numbers(card, x, where)
+        kinds = with_numbers(kinds, [v.type.const if isinstance(v.type, Scalar) else None for v in x])
+        if (bad := outside(card, kinds)) is not None:
+            for v, k in zip(x, kinds, strict=True):
+                if k.wide:
+                    self.t.within(v.code, *bad[1])
         attributes = self.known_bounds(attributes, x, where)
         kind = region(card, attributes, kinds, where).type
         for place, size in card.subscripts(attributes, [shape_of(k.type) for k in kinds]):

@@ -154,13 +154,15 @@ class Primitive:
     """One primitive: its number of operands, types and code, meaning in Python, and derivatives.
 
     `linear` are the operands that the result is linear in, `types_only` those of which only the type is
-    used, `called` the functions of Python and NumPy that it is. Primitives of one class and name are equal.
+    used, `called` the functions of Python and NumPy that it is. `fits`: Python's ints beside arrays of ints
+    must be of their type. Primitives of one class and name are equal.
     """
 
     name: ClassVar[str] = ""
     arity: ClassVar[int | None] = 1
     linear: ClassVar[tuple[int, ...]] = ()
     types_only: ClassVar[tuple[int, ...]] = ()
+    fits: ClassVar[bool] = False
     called: ClassVar[tuple[Any, ...]] = ()
 
     @property

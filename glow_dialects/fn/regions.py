@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,10 +15,10 @@ from glow_dialects.core.attributes import to_python
 from glow_dialects.core.builder import Builder
 from glow_dialects.core.errors import ShapeError, UnsupportedError, raised
 from glow_dialects.core.graph_op import GraphOp
-from glow_dialects.core.types import Array, Tensor, tensor_of, typed
+from glow_dialects.core.types import Array, Tensor, dtype_of, tensor_of, typed
 from glow_dialects.fn.array_keys import with_bounds
 from glow_dialects.fn.syntax import LINE
-from glow_dialects.fn.unit import Unit
+from glow_dialects.fn.unit import Unit, limits, promoted
 
 if TYPE_CHECKING:
     from glow_dialects.fn.primitive import Primitive
@@ -28,10 +28,35 @@ Attributes = Mapping[str, Attribute]
 
 @dataclass(frozen=True)
 class Kind:
-    """The type of an argument; `weak` scalars take the element type of the tensors beside them."""
+    """The type of an argument; `weak` scalars take the element type of the tensors beside them.
+
+    `wide`: an int that this type may not hold.
+    """
 
     type: Tensor
     weak: bool = False
+    wide: bool = False
+
+
+def with_numbers(kinds: Sequence[Kind], numbers: Sequence[Any]) -> list[Kind]:
+    """Kinds of which those of ints that may lie outside the arrays' type are wide; None is any number."""
+    range_ = limits([dtype_of(k.type) for k in kinds], [k.weak for k in kinds])
+    if range_ is None:
+        return list(kinds)
+    low, high = range_
+    return [
+        replace(k, wide=k.weak and dtype_of(k.type).kind == "i" and (n is None or not low <= n <= high))
+        for k, n in zip(kinds, numbers, strict=True)
+    ]
+
+
+def outside(card: Primitive, kinds: Sequence[Kind]) -> tuple[str, tuple[int, int]] | None:
+    """The type of the arrays, and its range, where a primitive needs ints of it and there may be others."""
+    if not card.fits or not any(k.wide for k in kinds):
+        return None
+    types, weak = [dtype_of(k.type) for k in kinds], [k.weak for k in kinds]
+    range_ = limits(types, weak)
+    return None if range_ is None else (promoted(types, weak).name, range_)
 
 
 def plain_options(attributes: Attributes) -> dict[str, Any]:
@@ -63,7 +88,7 @@ def region(card: Primitive, attributes: Attributes, kinds: Sequence[Kind], where
         block = Block(arg_types=[k.type for k in kinds])
         b = Builder.at_end(block)
         try:
-            unit = Unit(b, [k.weak for k in kinds])
+            unit = Unit(b, [k.weak for k in kinds], [k.wide for k in kinds])
             result = card.build(unit, plain_options(attributes), attributes, list(block.args))
         except VerifyException as error:
             raise ShapeError(f"{where}: {error}") from None
@@ -95,6 +120,10 @@ def evaluate(card: Primitive, attributes: Attributes, values: Sequence[Any], whe
         array = np.asarray(value)
         arrays.append(array)
         kinds.append(Kind(tensor_of(array), weak))
+    kinds = with_numbers(kinds, values)
+    if (bad := outside(card, kinds)) is not None:
+        number = next(v for v, k in zip(values, kinds, strict=True) if k.wide)
+        raise raised("OverflowError", f"Python integer {number} out of bounds for {bad[0]}", where)
     body = region(card, options, kinds, where)
     check_subscripts(card, options, arrays, where)
     known: dict[SSAValue, Array] = dict(zip(body.block.args, arrays, strict=True))

@@ -33,12 +33,27 @@ def promoted(kinds: Sequence[np.dtype], weak: Sequence[bool]) -> np.dtype:
     return np.result_type(*strong, *numbers)
 
 
-class Unit:
-    """Builds the operators of one primitive in a block whose arguments are its tensors."""
+def limits(kinds: Sequence[np.dtype], weak: Sequence[bool]) -> tuple[int, int] | None:
+    """The least and the largest of Python's ints that arrays of ints beside them hold; None where all are."""
+    if True not in weak or False not in weak:
+        return None
+    common = promoted(kinds, weak)
+    if common.kind not in "iu" or common.name == "int64":
+        return None
+    info = np.iinfo(common)
+    return int(info.min), min(int(info.max), 2**63 - 1)
 
-    def __init__(self, b: Builder, weak: Sequence[bool]) -> None:
+
+class Unit:
+    """Builds the operators of one primitive in a block whose arguments are its tensors.
+
+    `wide` are those of the `weak` ones that are ints which the element type of the others may not hold.
+    """
+
+    def __init__(self, b: Builder, weak: Sequence[bool], wide: Sequence[bool] = ()) -> None:
         self.b = b
         self.weak = weak
+        self.wide = wide or [False] * len(weak)
 
     def op(
         self,
@@ -73,6 +88,25 @@ class Unit:
         """Values of one element type, by NumPy's rule: that of the arrays, which a weak number can widen."""
         kinds = [dtype_of(v.type) for v in values]
         return [self.cast(v, element_type(promoted(kinds, weak))) for v in values]
+
+    def reals(self, values: Sequence[SSAValue]) -> list[SSAValue]:
+        """Operands in the floats of their common type that NumPy's mathematical functions compute in."""
+        kind = promoted([dtype_of(v.type) for v in values], self.weak)
+        if kind.kind not in "biu":
+            return [self.cast(v, element_type(kind)) for v in values]
+        return [self.cast(v, f32 if kind.itemsize == 2 else f64) for v in values]
+
+    def exact(self, values: Sequence[SSAValue]) -> list[SSAValue]:
+        """Operands of one element type that holds each of them, to be compared."""
+        return self.common(values, [a and not b for a, b in zip(self.weak, self.wide, strict=True)])
+
+    def within(self, bound: SSAValue, values: Sequence[SSAValue]) -> SSAValue:
+        """An int as the nearest one that the element type of `values`, which it is one of, holds."""
+        range_ = limits([dtype_of(v.type) for v in values], self.weak)
+        if range_ is None:
+            return bound
+        low, high = (self.b.scalar(n, bound) for n in range_)
+        return self.op("min", self.op("max", bound, low), high)
 
     def reshape(self, value: SSAValue, shape: Sequence[int]) -> SSAValue:
         """The same elements under another shape."""

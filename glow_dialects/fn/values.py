@@ -48,6 +48,10 @@ class Target(Protocol):
         """Leave the program where an int is not exactly a float."""
         ...
 
+    def within(self, code: Code, low: int, high: int) -> None:
+        """Leave the program where an int lies outside a range."""
+        ...
+
     def defined(self, result: Code, x: Sequence[Code]) -> None:
         """Leave the program where a function of numbers has no value for `x`, or none that is finite."""
         ...

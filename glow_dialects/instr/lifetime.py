@@ -16,7 +16,7 @@ from glow_dialects.instr.regions import overlap, same_place
 from glow_dialects.instr.spaces import MAIN, space_of
 
 if TYPE_CHECKING:
-    from glow_dialects.instr.memory import AllocOp, DeallocOp, InstrFuncOp
+    from glow_dialects.instr.memory import AllocOp, DeallocOp, InstrFuncOp, WeightOp
 
 
 def check_function(function: InstrFuncOp) -> None:
@@ -117,8 +117,8 @@ class _Check:
                 raise VerifyException(f"{op.name}: @{access.value} buffer is used outside its life")
             if access.reads and base not in self.written:
                 raise VerifyException(f"{op.name}: @{access.value} buffer is read before it is written")
-            if access.writes and isinstance(base.owner, WeightOp) and base.owner.constant:
-                raise VerifyException(f"{op.name}: writes constant weight @{base.owner.target}")
+            if access.writes and isinstance(base.owner, WeightOp):
+                check_written(op, base.owner)
         if self.flying:
             self.check_flying(op)
         _check_conflicts(op)
@@ -232,3 +232,16 @@ def _check_conflicts(op: InstrOp) -> None:
                     raise VerifyException(
                         f"{op.name}: @out and @in are one buffer, and in-place is not declared for it"
                     )
+
+
+def check_written(op: InstrOp, weight: WeightOp) -> None:
+    """VerifyException where an instruction writes what the program only reads: constants and inputs."""
+    from glow_dialects.ops.module import PlaceholderOp, lookup
+
+    if weight.constant:
+        raise VerifyException(f"{op.name}: writes constant weight @{weight.target}")
+    target = lookup(weight, weight.target)
+    if isinstance(target, PlaceholderOp) and target.kind.data == "input":
+        raise VerifyException(
+            f"{op.name}: writes @{weight.target}, an input, which a program only reads; use a state"
+        )

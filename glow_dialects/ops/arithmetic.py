@@ -99,6 +99,7 @@ class MaxOp(BinaryOp):
     name = "glow.max"
     COMMUTATIVE = True
     CLAMPS = True
+    MOVES_ELEMENTS = True
     NUMPY = np.maximum
 
     def cotangents(self, dy: Term, x: Term, y: Term) -> Pair:
@@ -112,6 +113,7 @@ class MinOp(BinaryOp):
     name = "glow.min"
     COMMUTATIVE = True
     CLAMPS = True
+    MOVES_ELEMENTS = True
     NUMPY = np.minimum
 
     def cotangents(self, dy: Term, x: Term, y: Term) -> Pair:

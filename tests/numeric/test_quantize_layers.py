@@ -219,3 +219,21 @@ def test_layers_that_float_tiles_make_faster(layout: str) -> None:
         found = _operators(quantize(g, data, precision="int16", **options))  # pyright: ignore
         assert found.count("conv") == kept and found.count("quantized_conv") == 4 - kept
     assert "conv" not in _operators(quantize(g, data))
+
+
+@pytest.mark.parametrize("choice", ["max", "min", "concat"])
+def test_choices_between_values_of_different_ranges(choice: str) -> None:
+    """Both operands take the result's scale, in the convolutions that make them: no real number is made."""
+    g = glow.GraphBuilder()
+    x = g.placeholder("x", (1, 16, 12, 12))
+    small, large = (g.constant(_normal(16, 16, 3, 3) * k, f"w{k}") for k in (0.05, 0.2))
+    a, b = g.conv(x, small, pads=(1, 1, 1, 1)), g.conv(x, large, pads=(1, 1, 1, 1))
+    chosen = g.concat([a, b], axis=1) if choice == "concat" else getattr(g, choice)(a, b)
+    g.save(g.conv(chosen, g.constant(_normal(8, 32 if choice == "concat" else 16, 3, 3) * 0.1, "last")), "y")
+    data = [{"x": _normal(1, 16, 12, 12)} for _ in range(4)]
+    quantized = quantize(g, data, everything=True)
+    made = _operators(quantized)
+    assert choice in made and "rescale" not in made and "dequantize" not in made, made
+    assert made.count("quantize") == 1
+    want, have = (glow.compile(n).run(data[0])["y"] for n in (g, quantized))
+    assert _decibels(want, have) > 30

@@ -16,6 +16,8 @@ ARGUMENTS: dict[str, Any] = {
     "z": np.array([1.5, -0.0, 2.0], np.float32),
     "n": np.array([-3, -1, 1, 2], np.int32),
     "m": np.array([True, False, True]),
+    "u": np.array([0, 1, 250], np.uint8),
+    "h": np.array([-3, 0, 300], np.int16),
     "s": 2.5,
     "k": 3,
 }
@@ -62,6 +64,26 @@ FOUND = (
     "np.where(s > 1, 0.5, np.sum(z))",
     "np.trace(np.array([[200, 1], [1, 100]], np.uint8))",
     "np.interp(n, [0.0, 1.0], [2, 4])",
+    "np.interp(z, [0.0, 1.0], [2, 4])",
+    "np.interp(z.sum(), [0.0, 1.0], [2, 4])",
+    "np.clip(u, -1, 300)",
+    "u.clip(None, 2 * k + 300)",
+    "np.clip(u, -k, k)",
+    "u > -1",
+    "u == 300",
+    "u != -k",
+    "u < k + 997",
+    "u / 300",
+    "u / -k",
+    "np.arctan2(h, 70000)",
+    "np.hypot(h, 30000 * k)",
+    "np.logaddexp(h, 70000)",
+    "np.fabs(n)",
+    "math.fabs(k)",
+    "np.where(s * 0.0, s, 1)",
+    "np.where(s > 1, True, 3)",
+    "np.minimum(s > 1, k > 5)",
+    "np.maximum(s > 1, k > 5)",
 )
 
 
@@ -75,6 +97,17 @@ def test_found(text: str, backend: str) -> None:
         want = np.asarray(number(made(*ARGUMENTS.values())[0]))
     assert got.dtype == want.dtype
     np.testing.assert_allclose(got, want, rtol=1e-6)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("text", ["u + 300", "u * -1", "u + -k", "np.maximum(u, -1)", "u // -k", "u & 256"])
+def test_ints_that_do_not_fit(text: str, backend: str) -> None:
+    """Python's ints beside narrow arrays are of their type, or raise what NumPy raises; they do not wrap."""
+    made = hunt_expressions.function([text], list(ARGUMENTS))
+    with pytest.raises(OverflowError, match="out of bounds for uint8"):
+        made(*ARGUMENTS.values())
+    with pytest.raises(OverflowError, match="out of bounds for uint8"):
+        hunt_expressions.compiled(made, backend)(*ARGUMENTS.values())
 
 
 @pytest.mark.slow

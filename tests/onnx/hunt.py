@@ -71,7 +71,7 @@ def poison(arenas: Sequence[np.ndarray]) -> None:
 def fault(case: Case) -> str | None:
     """What is wrong with a case, in this process; None where nothing is."""
     want = onnxruntime_outputs(case.model.SerializeToString(), case.feed, plain=True)
-    plain = glow.compile(case.model, backend="interpreter").run(case.feed)
+    plain = glow.compile(case.model, backend="interpreter", planned=True).run(case.feed)
     arenas: list[np.ndarray] = []
 
     def work(size: int) -> np.ndarray:

@@ -57,6 +57,24 @@ def files(folder: Path) -> set[str]:
 
 # --- glow-opt -------------------------------------------------------------------------------------
 
+NORM = """glow.placeholder @x input : tensor<2x3xf32>
+glow.constant @s = dense<2.0> : tensor<3xf32>
+glow.func @main {
+  %x = glow.get @x : tensor<2x3xf32>
+  %s = glow.get @s : tensor<3xf32>
+  %y = glow.layer_norm OPERANDS {axis = 1 : i64} : (tensor<2x3xf32>, TYPES) -> tensor<2x3xf32>
+}
+"""
+
+
+def test_operands_that_may_be_absent() -> None:
+    """The first ones are there; too many are told at the operation, not at what follows it."""
+    some = NORM.replace("OPERANDS", "%x, %s, %s").replace("TYPES", "tensor<3xf32>, tensor<3xf32>")
+    done = run(opt.main, text=some)
+    assert done.status == 0 and "operandSegmentSizes = array<i32: 1, 1, 1, 0>" in done.output, done
+    many = NORM.replace("OPERANDS", "%x, %s, %s, %s").replace("TYPES", ", ".join(["tensor<3xf32>"] * 3))
+    refused(run(opt.main, text=many), ":6:", "glow.layer_norm takes 1 to 3 operands, got 4")
+
 
 def test_missing_file(tmp_path: Path) -> None:
     """The file is named."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+import commands
 import numpy as np
 import pytest
 from xdsl.context import Context
@@ -175,3 +176,22 @@ def test_times_add_up(net: Path, capsys: pytest.CaptureFixture[str]) -> None:
     rows = [line.split() for line in capsys.readouterr().err.splitlines() if " % " in line]
     assert abs(sum(float(r[2]) for r in rows) - 100) < 1 and rows[-1][-1] == "verification"
     assert any(r[-1] == "glow-simplify{recognize=true}" for r in rows)
+
+
+def test_saved_graphs_run(tmp_path: Path) -> None:
+    """Phases have their weights beside them; without these every backend says what is missing."""
+    g = glow.GraphBuilder()
+    w = g.constant(np.random.default_rng(0).standard_normal((16, 16)).astype(np.float32), "w")
+    g.save(g.tanh(g.matmul(g.placeholder("x", (4, 16)), w)), "y")
+    glow.save(g, tmp_path / "net.mlir")
+    folder = tmp_path / "phases"
+    done = commands.run(opt.main, tmp_path / "net.mlir", "-p", "cpu", "--save-graphs", folder)
+    assert done.status == 0, done
+    phases = sorted(folder.glob("*.mlir"))
+    outputs = [commands.run(run.main, phase, "--random", 0).output.splitlines()[-1] for phase in phases]
+    assert len(phases) == 2 and len(set(outputs)) == 1 and outputs[0].startswith("y: float32"), outputs
+    for weights in folder.glob("*.safetensors"):
+        weights.unlink()
+    for backend in ("cpu", "interpreter"):
+        done = commands.run(run.main, phases[0], "--random", 0, "--backend", backend)
+        commands.refused(done, "constant @w has no values: its weights file is missing")

@@ -83,7 +83,7 @@ def test_wrong_rewrite(net: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 def test_wrong_plan(net: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Buffers that lie on each other are seen without the verifier: plans are run as planned."""
-    monkeypatch.setattr(plan_memory, "plan_offsets", lambda lives, alignment: [0] * len(lives))
+    monkeypatch.setattr(plan_memory, "plan_offsets", lambda lives, *_, **__: [0] * len(lives))
     done = commands.run(main, net, "-p", "lower,instr", "--validate", "--disable-verify")
     assert done.status == 1 and "in pass glow-plan-memory" in done.messages, done
 

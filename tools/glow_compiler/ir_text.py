@@ -206,11 +206,13 @@ def _picture(name: str, block: Block, top: int, shapes: list[str]) -> tuple[int,
 
 # --- files --------------------------------------------------------------------------------------------
 class Saver:
-    """Numbered files of the phases of a program in a folder; level 3 adds pictures."""
+    """Numbered files of the phases of a program in a folder, weights beside; level 3 adds pictures."""
 
     def __init__(self, folder: Path, level: int) -> None:
         from glow_dialects.core.errors import UnsupportedError
+        from glow_runtime.weights import WeightWriter
 
+        self.weights = WeightWriter()
         if level not in (1, 2, 3):
             raise UnsupportedError(f"save_graphs: level is 1, 2 or 3, got {level}")
         folder.mkdir(parents=True, exist_ok=True)
@@ -219,12 +221,13 @@ class Saver:
         self.number = 0
 
     def module(self, name: str, module: ModuleOp) -> None:
-        """The files of a module: `.ir`, `.mlir`, `.dot`, and at level 3 `.svg`."""
+        """The files of a module: `.ir`, `.mlir` with its weights, `.dot`, and at level 3 `.svg`."""
         stem = self.stem(name)
         self.file(f"{stem}.ir", module_text(module))
         text = StringIO()
         Printer(text).print_op(module)
         self.file(f"{stem}.mlir", f"{text.getvalue()}\n")
+        self.weights(module)(self.folder / f"{stem}.mlir")
         self.file(f"{stem}.dot", module_dot(module))
         if self.level == 3:
             self.file(f"{stem}.svg", module_svg(module))

@@ -8,6 +8,7 @@ import numpy as np
 from xdsl.ir import SSAValue
 
 from glow_backends.interpreter.backend import part_of, step
+from glow_dialects.core.errors import missing_values
 from glow_dialects.core.instr_op import InstrOp
 from glow_dialects.core.token import is_token
 from glow_dialects.core.types import Array, bytes_of, dtype_of, shape_of
@@ -39,7 +40,8 @@ class HostSteps:
             target = lookup(self._function, owner.target)
             if isinstance(target, ConstantOp):
                 array = target.array()
-                assert array is not None
+                if array is None:
+                    raise missing_values(owner.target)
             else:
                 array = bound[owner.target]
             if base is value:

@@ -25,7 +25,7 @@ from glow_backends.cpu.support import BARRIER, HOST, MAIN, TICKETS
 from glow_backends.cpu.target import CpuTarget, named
 from glow_backends.cpu.weights import Place, ProgramWeights, content_of, shared_slot
 from glow_dialects.core.attributes import Resource, ResourceAttr, integers
-from glow_dialects.core.errors import CompileError
+from glow_dialects.core.errors import missing_values
 from glow_dialects.core.extent import Extent, is_open
 from glow_dialects.core.types import Array, bytes_of
 from glow_dialects.instr.memory import (
@@ -246,7 +246,7 @@ class Conversion:
         constant = lookup(self.function, name)
         array = constant.array() if isinstance(constant, ConstantOp) else None
         if array is None:
-            raise CompileError(f"constant @{name} has no values: its weights file is missing")
+            raise missing_values(name)
         return array
 
     def content(self, name: str) -> str:

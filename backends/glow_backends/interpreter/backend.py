@@ -11,7 +11,7 @@ from xdsl.ir import Block, SSAValue
 
 from glow_backends.base import STEP_TIMES, Backend, Port, Program, Report, TimedStep, ports, public_name
 from glow_dialects.core.attributes import array_of
-from glow_dialects.core.errors import CompileError
+from glow_dialects.core.errors import CompileError, missing_values
 from glow_dialects.core.graph_op import GraphOp
 from glow_dialects.core.instr_op import Access, InstrOp
 from glow_dialects.core.location import names
@@ -99,7 +99,7 @@ class InterpreterProgram(Program):
         if isinstance(target, ConstantOp):
             array = target.array()
             if array is None:
-                raise CompileError(f"constant @{op.target} has no values: its weights file is missing")
+                raise missing_values(op.target)
             return array
         assert target is not None
         if target.kind.data == "input":

@@ -11,7 +11,7 @@ from xdsl.ir import SSAValue
 from glow_backends.base import public_name
 from glow_backends.interpreter.backend import InterpreterProgram
 from glow_dialects.core.attributes import array_of
-from glow_dialects.core.errors import CompileError, UnsupportedError
+from glow_dialects.core.errors import UnsupportedError, missing_values
 from glow_dialects.core.graph_op import GraphOp
 from glow_dialects.core.types import Array, dtype_of, shape_of, typed
 from glow_dialects.instr.memory import AllocOp, InstrFuncOp, instr_functions
@@ -53,7 +53,7 @@ def _read(op: GetOp, name: str, inputs: Mapping[str, Array]) -> Array:
     target = lookup(op, name)
     array = target.array() if isinstance(target, ConstantOp) else inputs[name]
     if array is None:
-        raise CompileError(f"constant @{name} has no values: its weights file is missing")
+        raise missing_values(name)
     return array
 
 

@@ -15,7 +15,7 @@ from glow_dialects.fn.dialect import CallOp
 from glow_dialects.fn.over import OverOp
 from glow_dialects.fn.primitive import Card
 from glow_dialects.fn.primitives.arithmetic import Not, ToBool
-from glow_dialects.fn.primitives.compare import BitAnd, BitOr, BitXor, Max, Min, Where
+from glow_dialects.fn.primitives.compare import BitAnd, BitOr, BitXor, ClipHigh, ClipLow, Where
 from glow_dialects.fn.primitives.operators import ArrayFunction, GetItem, Stack
 from glow_dialects.fn.primitives.scalars import ScalarPrimitive
 from glow_dialects.fn.primitives.tuples import ToArray
@@ -195,7 +195,7 @@ def _clip(c: Expressions, node: ast.AST, values: list[Value], keywords: Keywords
     if "a" not in arguments or arguments.keys() - {"a", "a_min", "a_max"}:
         c.fail(node, "np.clip takes an array and two bounds")
     clipped = as_array(c, node, arguments["a"])
-    for name, card in (("a_min", Max), ("a_max", Min)):
+    for name, card in (("a_min", ClipLow), ("a_max", ClipHigh)):
         bound = arguments.get(name, Static(None))
         if not (isinstance(bound, Static) and bound.value is None):
             clipped = c.prim(card, clipped, c.ssa(bound, node))

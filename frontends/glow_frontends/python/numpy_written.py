@@ -100,7 +100,7 @@ def array_equal(a1: Any, a2: Any) -> Any:
 
 def interp(x: Any, xp: Any, fp: Any) -> Any:
     """The value at x of the line through the points (xp, fp), which are in order."""
-    xp, fp = np.array(xp), np.array(fp) * 1.0
+    x, xp, fp = (np.array(v).astype(np.float64) for v in (x, xp, fp))
     last = len(xp) - 1
     at = np.clip(np.searchsorted(xp, x, side="right") - 1, 0, last - 1)
     low, high = np.take(xp, at), np.take(xp, at + 1)

@@ -369,7 +369,7 @@ def _isfinite(u: Unit, x: SSAValue) -> SSAValue:
 
 
 def _logaddexp(u: Unit, a: SSAValue, b: SSAValue) -> SSAValue:
-    left, right = (real(u, x) for x in u.common([a, b], u.weak[:2]))
+    left, right = u.reals([a, b])
     apart = u.op("neg", u.op("abs", u.op("sub", left, right)))
     far = u.op("select", u.op("cmp_eq", left, right), u.b.scalar(0, left), apart)  # infinities too
     return u.op("add", u.op("max", left, right), u.op("log1p", u.op("exp", far)))

@@ -12,12 +12,13 @@ from xdsl.dialects.builtin import f64, i1, i8, i64
 from xdsl.ir import SSAValue
 from xdsl.utils.exceptions import VerifyException
 
-from glow_dialects.core.types import element_of, is_float, shape_of, tensor
+from glow_dialects.core.types import dtype_of, element_of, element_type, is_float, shape_of, tensor
 from glow_dialects.fn.domain import Scalar, TupleType
 from glow_dialects.fn.primitive import Options, Pointwise, Result, Term, Typing
 from glow_dialects.fn.primitives.scalars import Mathematical, Predicate, Rounding, ScalarPrimitive, Unary
 from glow_dialects.fn.python_values import TUPLES, ZERO
 from glow_dialects.fn.syntax import FnOp
+from glow_dialects.fn.unit import promoted
 from glow_dialects.fn.values import V, is_zero, parts
 from glow_dialects.ops.arithmetic import (
     AddOp,
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
 class Arithmetic(ScalarPrimitive, Pointwise):
     """A function of two numbers of one kind, which gives that kind."""
 
-    arity = 2
+    arity, fits = 2, True
 
 
 class Add(Arithmetic):
@@ -110,7 +111,7 @@ class Mul(Arithmetic):
 class Div(Arithmetic):
     """a / b, a float."""
 
-    name, graph, absorbing = "div", DivOp, True
+    name, graph, absorbing, fits = "div", DivOp, True, False
     called = (operator.truediv, np.divide)
 
     def kinds(self, kind: str, where: str) -> tuple[str, str]:
@@ -126,14 +127,15 @@ class Div(Arithmetic):
         return -(d * y()) / x[1] if i else d / x[1]
 
     def build(self, u: Unit, options: dict[str, Any], attributes: Options, x: Sequence[SSAValue]) -> SSAValue:
-        same = u.common(x, u.weak)
-        return u.b(DivOp(*(v if is_float(element_of(v)) else u.cast(v, f64) for v in same)))
+        kind = promoted([dtype_of(v.type) for v in x], u.weak)
+        element = f64 if kind.kind in "biu" else element_type(kind)
+        return u.b(DivOp(*(u.cast(v, element) for v in x)))
 
 
 class FloorDiv(Rounding):
     """a // b; of ints, ZeroDivisionError where b is 0."""
 
-    name, arity, graph = "floor_div", 2, FloorDivOp
+    name, arity, graph, fits = "floor_div", 2, FloorDivOp, True
     called = (operator.floordiv, np.floor_divide)
 
     def kinds(self, kind: str, where: str) -> tuple[str, str]:
@@ -167,7 +169,7 @@ class Mod(Arithmetic):
 class Fmod(Mathematical):
     """The rest of a / b, with the sign of a."""
 
-    name, arity, graph, code = "fmod", 2, FmodOp, "fmod"
+    name, arity, graph, code, fits = "fmod", 2, FmodOp, "fmod", True
     called = (math.fmod, np.fmod)
 
     def numbers(self, *x: Any) -> Any:
@@ -199,7 +201,7 @@ class Abs(ScalarPrimitive, Pointwise):
     """|a|."""
 
     name, graph = "abs", AbsOp
-    called = (abs, math.fabs, np.abs, np.fabs)
+    called = (abs, np.abs)
 
     def numbers(self, *x: Any) -> Any:
         return abs(x[0])

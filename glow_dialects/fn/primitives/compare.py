@@ -14,7 +14,7 @@ from xdsl.utils.exceptions import VerifyException
 from glow_dialects.core.errors import UnsupportedError
 from glow_dialects.core.graph_op import GraphOp
 from glow_dialects.core.types import element_of, is_float
-from glow_dialects.fn.domain import NoneType, Scalar, TensorType, Text, TupleType, text
+from glow_dialects.fn.domain import RANK, NoneType, Scalar, TensorType, Text, TupleType, text
 from glow_dialects.fn.primitive import Constant, Function, Options, Pointwise, Result, Term, Typing
 from glow_dialects.fn.primitives.arithmetic import Arithmetic, Not
 from glow_dialects.fn.primitives.scalars import Predicate, ScalarPrimitive
@@ -51,6 +51,10 @@ class Comparison(Predicate):
 
     def numbers(self, *x: Any) -> Any:
         return type(self).compare(*x)
+
+    def build(self, u: Unit, options: dict[str, Any], attributes: Options, x: Sequence[SSAValue]) -> SSAValue:
+        assert self.graph is not None
+        return u.b(self.graph(*u.exact(x)))
 
     def infer(self, m: Typing, op: FnOp, x: list[V], where: str) -> V:
         kinds = {v.type.kind for v in x if isinstance(v.type, Scalar)}
@@ -133,7 +137,7 @@ class Ge(Comparison):
 class Bits(ScalarPrimitive, Constant):
     """A function of the bits of ints, or of booleans: `logic` is its graph operator for those."""
 
-    arity = 2
+    arity, fits = 2, True
     logic: ClassVar[type[GraphOp] | None] = None
 
     def kinds(self, kind: str, where: str) -> tuple[str, str]:
@@ -219,7 +223,7 @@ class Where(Pointwise):
 
     def infer(self, m: Typing, op: FnOp, x: list[V], where: str) -> V:
         if isinstance(x[0].type, Scalar):
-            return m.switch(m.truth(x[0], where), x[1], x[2], where)
+            return m.switch(m.truth(x[0], where), *_of_one_kind(m, x[1:]), where)
         return m.tensors(self, op.attributes, x, where)
 
     def build(self, u: Unit, options: dict[str, Any], attributes: Options, x: Sequence[SSAValue]) -> SSAValue:
@@ -232,6 +236,8 @@ class Where(Pointwise):
             if isinstance(c, np.ndarray | np.generic):
                 return on_arrays(c, a, b)
             chosen = a if c else b
+            if all(isinstance(v, bool | int | float) for v in (a, b)):
+                return alike(chosen, (a, b))
             arrays = [isinstance(v, np.ndarray | np.generic) for v in (a, b)]
             mixed = any(arrays) and all(
                 s or isinstance(v, int | float) for s, v in zip(arrays, (a, b), strict=True)
@@ -247,10 +253,24 @@ class Where(Pointwise):
         return x[0].prim(Where, d, zero) if i == 1 else x[0].prim(Where, zero, d)
 
 
+def _of_one_kind(m: Typing, x: Sequence[V]) -> list[V]:
+    """Numbers of the kind that NumPy gives all of them; other values as they are."""
+    kinds = [v.type.kind for v in x if isinstance(v.type, Scalar)]
+    if len(kinds) < len(x) or len(set(kinds)) == 1:
+        return list(x)
+    widest = max(kinds, key=lambda k: RANK[k])
+    return [V(Scalar(widest), m.kind(v, widest)) for v in x]
+
+
 class Extreme(Arithmetic):
     """One of two numbers: the first where it is better, or is no number."""
 
     better: ClassVar[str] = ""
+
+    def infer(self, m: Typing, op: FnOp, x: list[V], where: str) -> V:
+        if all(isinstance(v.type, Scalar) and v.type.kind == "bool" for v in x):
+            return m.scalar(BitOr() if self.better == ">=" else BitAnd(), x, where)
+        return super().infer(m, op, x, where)
 
     def partial(self, i: int, d: Term, x: Sequence[Term], y: Result) -> Term | None:
         chosen = x[0].prim(Ge if self.better == ">=" else Le, x[1])
@@ -281,6 +301,24 @@ class Min(Extreme):
 
     def numbers(self, *x: Any) -> Any:
         return alike(x[0] if x[0] <= x[1] or x[0] != x[0] else x[1], x)
+
+
+class ClipLow(Max):
+    """The larger of an array and a bound, which may lie outside the range of the array's ints."""
+
+    name, fits, called = "clip_low", False, ()
+
+    def build(self, u: Unit, options: dict[str, Any], attributes: Options, x: Sequence[SSAValue]) -> SSAValue:
+        return u.b(MaxOp(*u.common([x[0], u.within(x[1], x)], u.weak)))
+
+
+class ClipHigh(Min):
+    """The smaller of an array and a bound, which may lie outside the range of the array's ints."""
+
+    name, fits, called = "clip_high", False, ()
+
+    def build(self, u: Unit, options: dict[str, Any], attributes: Options, x: Sequence[SSAValue]) -> SSAValue:
+        return u.b(MinOp(*u.common([x[0], u.within(x[1], x)], u.weak)))
 
 
 class Chosen(Arithmetic):
@@ -363,6 +401,8 @@ COMPARE = (
     Invert,
     Where,
     Max,
+    ClipLow,
+    ClipHigh,
     Min,
     PythonMax,
     PythonMin,

@@ -25,6 +25,7 @@ from glow_dialects.ops.activation import TanhOp
 from glow_dialects.ops.arithmetic import PowOp
 from glow_dialects.ops.splat import SplatOp
 from glow_dialects.ops.unary_math import (
+    AbsOp,
     AcoshOp,
     AcosOp,
     AsinhOp,
@@ -233,6 +234,22 @@ class SafeLog(Unary):
         return d / x[0]
 
 
+class Fabs(Mathematical):
+    """|a|, a float."""
+
+    name, code = "fabs", "llvm.fabs.f64"
+    called = (math.fabs, np.fabs)
+
+    def numbers(self, *x: Any) -> Any:
+        return math.fabs(x[0])
+
+    def partial(self, i: int, d: Term, x: Sequence[Term], y: Result) -> Term | None:
+        return d * x[0].prim(Sign)
+
+    def build(self, u: Unit, options: dict[str, Any], attributes: Options, x: Sequence[SSAValue]) -> SSAValue:
+        return u.b(AbsOp(*u.reals(x)))
+
+
 class Atan2(Mathematical):
     """The angle of the point (b, a)."""
 
@@ -247,7 +264,7 @@ class Atan2(Mathematical):
         return (-(d * a) if i else d * b) / (a * a + b * b)
 
     def build(self, u: Unit, options: dict[str, Any], attributes: Options, x: Sequence[SSAValue]) -> SSAValue:
-        a, b = map(u.real, u.common(x, u.weak))
+        a, b = u.reals(x)
         high, wide = u.op("abs", a), u.op("abs", b)
         whole = u.op("sign", high)  # the quotient of equal ones: 0 of zeros, 1 of infinities
         angle = u.op("atan", u.op("select", u.op("cmp_eq", high, wide), whole, u.op("div", high, wide)))
@@ -268,7 +285,7 @@ class Hypot(Mathematical):
         return d * x[i] / y()
 
     def build(self, u: Unit, options: dict[str, Any], attributes: Options, x: Sequence[SSAValue]) -> SSAValue:
-        left, right = (u.op("mul", v, v) for v in map(u.real, u.common(x, u.weak)))
+        left, right = (u.op("mul", v, v) for v in u.reals(x))
         return u.op("sqrt", u.op("add", left, right))
 
 
@@ -285,7 +302,7 @@ class Copysign(Mathematical):
         return d * 0.0 if i else d * x[0].prim(Sign) * x[1].prim(Sign)
 
     def build(self, u: Unit, options: dict[str, Any], attributes: Options, x: Sequence[SSAValue]) -> SSAValue:
-        size, sign = map(u.real, u.common(x, u.weak))
+        size, sign = u.reals(x)
         size = u.op("abs", size)
         return u.op("select", u.negative(sign), u.op("neg", size), size)
 
@@ -331,7 +348,7 @@ class Pow(Arithmetic):
 
 MATHEMATICS = (
     Exp, Expm1, Log, Log1p, Sqrt, Sin, Cos, Tan, Asin, Acos, Atan, Sinh, Cosh, Tanh, Asinh, Acosh, Atanh,
-    Erf, SafeLog, Atan2, Hypot, Copysign, Pow,
+    Erf, SafeLog, Fabs, Atan2, Hypot, Copysign, Pow,
 )  # fmt: skip
 
 #: The primitive of each operator that gradients are made of.

@@ -26,7 +26,7 @@ from glow_dialects.fn.values import V
 #: The primitive that each function computes.
 CARDS: dict[Any, type[ScalarPrimitive]] = {
     float: ToFloat, int: ToInt, bool: ToBool, round: Round, math.trunc: ToInt, math.floor: Floor,
-    math.ceil: Ceil, math.fabs: Abs, math.fmod: Fmod, math.log: Log, math.pow: Pow,
+    math.ceil: Ceil, math.fmod: Fmod, math.log: Log, math.pow: Pow,
     **{f: card for card in MATHEMATICS for f in card.called if getattr(math, f.__name__, None) is f},
 }  # fmt: skip
 

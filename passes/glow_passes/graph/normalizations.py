@@ -5,11 +5,13 @@ d = x - mean(x);  y = d / sqrt(mean(d * d) + epsilon) * scale + bias
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 from xdsl.ir import SSAValue
 
-from glow_dialects.core.types import shape_of, tensor, typed
+from glow_dialects.core.types import Array, shape_of, tensor, typed
 from glow_dialects.ops.arithmetic import AddOp, DivOp, MulOp, SubOp
 from glow_dialects.ops.group_norm import InstanceNormOp
 from glow_dialects.ops.layer_norm import LayerNormOp, RmsNormOp
@@ -104,9 +106,11 @@ def _norm(op: Any, kind: Any) -> tuple[Any, SSAValue] | None:
 def scale_of_norm(op: MulOp, r: Rewriter) -> SSAValue | None:
     """layer_norm(x) * s -> layer_norm(x, s), s of the shape of the normalised axes."""
     parts = _norm(op, LayerNormOp) or _norm(op, RmsNormOp)
-    if parts is None or parts[0].scale is not None or parts[0].operands[1:]:
+    if parts is None:
         return None
     norm, other = parts
+    if norm.operands[1:]:
+        return _scaled_norm(norm, other, r)
     axis = norm.axis
     scale = _parameter(other, shape_of(norm.input)[axis:], r)
     if scale is None:
@@ -117,14 +121,47 @@ def scale_of_norm(op: MulOp, r: Rewriter) -> SSAValue | None:
 def bias_of_norm(op: AddOp, r: Rewriter) -> SSAValue | None:
     """layer_norm(x, s) + b -> layer_norm(x, s, b), b of the shape of the normalised axes."""
     parts = _norm(op, LayerNormOp)
-    if parts is None or parts[0].bias is not None:
+    if parts is None:
         return None
     norm, other = parts
-    axis = norm.axis
-    bias = _parameter(other, shape_of(norm.input)[axis:], r)
+    axis, bias = norm.axis, norm.bias
+    if bias is not None:
+        known = _constants((bias, other), norm, r)
+        bias = None if known is None else r.weight(known[0] + known[1], "bias")
+    else:
+        bias = _parameter(other, shape_of(norm.input)[axis:], r)
     if bias is None:
         return None
     return r(LayerNormOp(norm.input, norm.scale, bias, axis=axis, epsilon=norm.epsilon))
+
+
+def _scaled_norm(norm: LayerNormOp | RmsNormOp, factor: SSAValue, r: Rewriter) -> SSAValue | None:
+    """layer_norm(x, s, b) * f -> layer_norm(x, s * f, b * f), all known when compiling."""
+    groups = [name for name, _ in norm.operand_groups() if name != "input" and norm.operand_group(name)]
+    known = _constants((*norm.operands[1:], factor), norm, r)
+    if known is None or groups[0] != "scale":
+        return None
+    *parameters, times = known
+    scaled = [r.weight(p * times, name) for p, name in zip(parameters, groups, strict=True)]
+    return r(type(norm)(norm.input, *scaled, axis=norm.axis, epsilon=norm.epsilon))
+
+
+def _constants(values: Sequence[SSAValue], norm: Any, r: Rewriter) -> list[Array] | None:
+    """Values as parameters of a normalisation; None where one is not known, or of another type or shape."""
+    shape = shape_of(norm.input)[norm.axis :]
+    known: list[Array] = []
+    for value in values:
+        array = r.array(value) if typed(value).element_type == typed(norm.input).element_type else None
+        if array is None:
+            return None
+        own = (1,) * (len(shape) - array.ndim) + array.shape
+        extra = len(own) - len(shape)
+        if any(n != 1 for n in own[:extra]) or any(
+            n not in (1, m) for n, m in zip(own[extra:], shape, strict=True)
+        ):
+            return None
+        known.append(np.broadcast_to(array.reshape(own[extra:]), shape))
+    return known
 
 
 #: Makes operators that backends may lack; only before lowering.

@@ -47,7 +47,7 @@ def plan_function(function: InstrFuncOp, alignment: int = 64) -> None:
     for space, there in spaces.items():
         memory = memories.get(space)
         step = alignment if memory is None else memory.alignment
-        offsets = plan_offsets(list(there.values()), step)
+        offsets = plan_offsets(list(there.values()), step, search=True)
         top = 0
         for (alloc, (_, _, size)), offset in zip(there.items(), offsets, strict=True):
             alloc.place(offset)

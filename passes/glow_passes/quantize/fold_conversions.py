@@ -17,7 +17,6 @@ from xdsl.ir import SSAValue
 
 from glow_dialects.core.graph_op import GraphOp
 from glow_dialects.core.types import UniformQuantizedType, element_of, is_float, shape_of, tensor
-from glow_dialects.ops.arithmetic import MaxOp, MinOp
 from glow_dialects.ops.lookup import LookupOp
 from glow_dialects.ops.quantize import (
     DequantizeOp,
@@ -96,32 +95,18 @@ def dequantize_of_rescale(op: DequantizeOp, r: Rewriter) -> SSAValue | None:
 
 
 def moved_dequantize(op: GraphOp, r: Rewriter) -> SSAValue | None:
-    """reshape(dequantize(q)) -> dequantize(reshape(q)), and so every move; parts of one type."""
+    """reshape(dequantize(q)) -> dequantize(reshape(q)), and so every move or choice; parts of one type."""
     (result,) = op.results
-    stored = _stored_alike(op)
-    if stored is None:
-        return None
-    moved = type(op).create(
-        operands=stored,
-        result_types=[_with_type(result, quantized_type(stored[0]))],
-        properties=dict(op.properties),
-    )
-    return r(DequantizeOp(r(moved), results=result.type))
-
-
-def _stored_alike(op: GraphOp) -> list[SSAValue] | None:
-    """The integers that the operands dequantise, where all of them have one type of one scale."""
     stored = [inner.input for v in op.operands if (inner := producer(v, DequantizeOp)) is not None]
     if op.predicate is not None or len(stored) < len(op.operands):
         return None
-    kinds = {quantized_type(v) for v in stored}
-    return stored if len(kinds) == 1 and kinds.pop().axis.data < 0 else None
-
-
-def larger_of_dequantized(op: MaxOp | MinOp, r: Rewriter) -> SSAValue | None:
-    """max(dequantize(p), dequantize(q)) -> dequantize(max(p, q)) where both have one type."""
-    stored = _stored_alike(op)
-    return None if stored is None else r(DequantizeOp(r(type(op)(*stored)), results=op.result.type))
+    kind = quantized_type(stored[0])
+    if kind.axis.data >= 0 or any(quantized_type(v) != kind for v in stored):
+        return None
+    moved = type(op).create(
+        operands=stored, result_types=[_with_type(result, kind)], properties=dict(op.properties)
+    )
+    return r(DequantizeOp(r(moved), results=result.type))
 
 
 def requantizing_again(
@@ -240,7 +225,6 @@ PATTERNS: Sequence[Pattern] = (
     Pattern((RescaleOp,), rescale_of_quantize),
     Pattern((DequantizeOp,), dequantize_of_rescale),
     Pattern((GraphOp,), moved_dequantize, lambda op: op.MOVES_ELEMENTS),
-    Pattern((MaxOp, MinOp), larger_of_dequantized),
     Pattern((GraphOp,), relu_into_limits, lambda op: op.CLAMPS),
     Pattern((RescaleOp,), rescale_into_producer),
     Pattern((QuantizedBinaryOp,), rescale_into_arithmetic),

@@ -383,7 +383,7 @@ def quantized_form(op: GraphOp, q: Quantizer, b: Builder) -> SSAValue | None:
 
 
 def _of_one_type(op: GraphOp, q: Quantizer, b: Builder) -> SSAValue | None:
-    """The same operator on stored integers of one type, that of the result: concat."""
+    """The same operator on stored integers of one type, that of the result: concat, max."""
     to = q.kind(op.results[0])
     if to is None:
         return None

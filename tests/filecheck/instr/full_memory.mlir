@@ -2,7 +2,7 @@
 // expected-error@unknown {{memory 'scratch' of 48 bytes is full at glow_instr.relu: buffers of 128 bytes live there}}
 
 // CHECK: use smaller tiles, or fewer buffers at a time
-glow.placeholder @x input : tensor<8xf32>
+glow.placeholder @x state : tensor<8xf32>
 glow_instr.func @full attributes {memories = {scratch = {size = 48 : i64}}} declare {
   %x = glow_instr.weight @x mutable : memref<8xf32>
 } program {

@@ -2,7 +2,7 @@
 
 // CHECK: error: the program is not valid: glow_instr.relu: @out buffer is used outside its life
 // expected-error@unknown {{glow_instr.relu: @out buffer is used outside its life}}
-glow.placeholder @x input : tensor<4xf32>
+glow.placeholder @x state : tensor<4xf32>
 glow_instr.func @after_dealloc declare {
   %x = glow_instr.weight @x mutable : memref<4xf32>
 } program {
@@ -29,7 +29,7 @@ glow_instr.func @uninitialised declare {
 // expected-error@unknown {{glow_instr.relu: writes constant weight @w}}
 // CHECK: error: the program is not valid: glow_instr.relu: writes constant weight @w
 glow.constant @w = dense<1.0> : tensor<4xf32>
-glow.placeholder @x input : tensor<4xf32>
+glow.placeholder @x state : tensor<4xf32>
 glow_instr.func @constant declare {
   %w = glow_instr.weight @w constant : memref<4xf32>
   %x = glow_instr.weight @x mutable : memref<4xf32>
@@ -41,7 +41,7 @@ glow_instr.func @constant declare {
 
 // expected-error@unknown {{glow_instr.weight: @x is not constant}}
 // CHECK: error: the program is not valid: glow_instr.weight: @x is not constant
-glow.placeholder @x input : tensor<4xf32>
+glow.placeholder @x state : tensor<4xf32>
 glow_instr.func @mutability declare {
   %x = glow_instr.weight @x constant : memref<4xf32>
 } program {
@@ -62,7 +62,7 @@ glow_instr.func @twice declare {
 
 // expected-error@unknown {{glow_instr.dealloc: only an alloc has an end of life}}
 // CHECK: error: the program is not valid: glow_instr.dealloc: only an alloc has an end of life
-glow.placeholder @x input : tensor<4xf32>
+glow.placeholder @x state : tensor<4xf32>
 glow_instr.func @weight_end declare {
   %x = glow_instr.weight @x mutable : memref<4xf32>
 } program {
@@ -74,7 +74,7 @@ glow_instr.func @weight_end declare {
 // expected-error@unknown {{glow_instr.transpose: @out and @in are one buffer, and in-place is not declared for it}}
 // Reading and writing one buffer is for instructions that declare it in place.
 // CHECK: error: the program is not valid: glow_instr.{{.*}}: @out and @in
-glow.placeholder @x input : tensor<4x4xf32>
+glow.placeholder @x state : tensor<4x4xf32>
 glow_instr.func @in_place declare {
   %x = glow_instr.weight @x mutable : memref<4x4xf32>
 } program {
@@ -85,7 +85,7 @@ glow_instr.func @in_place declare {
 
 // expected-error@unknown {{glow_instr.tensorview: memref<4xf32> at 6 does not fit in memref<8xf32>}}
 // CHECK: error: the program is not valid: glow_instr.tensorview: memref<4xf32> at 6 does not fit in memref<8xf32>
-glow.placeholder @x input : tensor<8xf32>
+glow.placeholder @x state : tensor<8xf32>
 glow_instr.func @view declare {
   %x = glow_instr.weight @x mutable : memref<8xf32>
 } program {
@@ -96,7 +96,7 @@ glow_instr.func @view declare {
 
 // expected-error@unknown {{glow_instr.copy: memref<8xf32> does not fit memref<4xf32>}}
 // CHECK: error: the program is not valid: glow_instr.copy: memref<8xf32> does not fit memref<4xf32>
-glow.placeholder @x input : tensor<8xf32>
+glow.placeholder @x state : tensor<8xf32>
 glow.placeholder @y output : tensor<4xf32>
 glow_instr.func @copy declare {
   %x = glow_instr.weight @x mutable : memref<8xf32>
@@ -109,7 +109,7 @@ glow_instr.func @copy declare {
 
 // expected-error@unknown {{glow_instr.relu: operand marked @out is @in}}
 // CHECK: glow_instr.relu: operand marked @out is @in
-glow.placeholder @x input : tensor<4xf32>
+glow.placeholder @x state : tensor<4xf32>
 glow_instr.func @mode declare {
   %x = glow_instr.weight @x mutable : memref<4xf32>
 } program {
@@ -170,4 +170,17 @@ glow_instr.func @bytes declare {
   %b = glow_instr.tensorview %a : memref<64xi8> to memref<16xf32>
   %c = glow_instr.tensorview %a : memref<64xi8> to memref<17xf32>
   glow_instr.dealloc @out %a : memref<64xi8>
+}
+
+// -----
+
+glow.placeholder @x input : tensor<4xf32>
+glow.placeholder @y output : tensor<4xf32>
+// CHECK: glow_instr.relu: writes @x, an input, which a program only reads; use a state
+// expected-error@+1 {{writes @x, an input}}
+glow_instr.func @main declare {
+  %x = glow_instr.weight @x mutable : memref<4xf32>
+  %y = glow_instr.weight @y mutable : memref<4xf32>
+} program {
+  glow_instr.relu @out %x, @in %y : memref<4xf32>, memref<4xf32>
 }

@@ -3,7 +3,7 @@
 // Started before the loop, waited for in each turn.
 // expected-error@unknown {{glow_instr.start_copy: the token is waited for in a loop, in each turn; carry it into the loop, or wait before}}
 // CHECK: glow_instr.start_copy: the token is waited for in a loop, in each turn; carry it into the loop, or wait before
-glow.placeholder @x input : tensor<8x8xf32>
+glow.placeholder @x state : tensor<8x8xf32>
 glow.placeholder @y output : tensor<8x8xf32>
 glow_instr.func @waited_in_turns attributes {memories = {near = {size = 4096 : i64}}} declare {
   %x = glow_instr.weight @x mutable : memref<8x8xf32>
@@ -22,7 +22,7 @@ glow_instr.func @waited_in_turns attributes {memories = {near = {size = 4096 : i
 // Started in each turn, waited for after the last.
 // expected-error@unknown {{glow_instr.start_copy: nothing waits for the token; every token is waited for once}}
 // CHECK: glow_instr.start_copy: nothing waits for the token; every token is waited for once
-glow.placeholder @x input : tensor<8x8xf32>
+glow.placeholder @x state : tensor<8x8xf32>
 glow.placeholder @y output : tensor<8x8xf32>
 glow_instr.func @started_in_turns attributes {memories = {near = {size = 4096 : i64}}} declare {
   %x = glow_instr.weight @x mutable : memref<8x8xf32>
@@ -40,7 +40,7 @@ glow_instr.func @started_in_turns attributes {memories = {near = {size = 4096 : 
 // A carried token that a turn does not take.
 // expected-error@unknown {{glow_instr.for: nothing waits for the token; every token is waited for once}}
 // CHECK: glow_instr.for: nothing waits for the token; every token is waited for once
-glow.placeholder @x input : tensor<8x8xf32>
+glow.placeholder @x state : tensor<8x8xf32>
 glow.placeholder @y output : tensor<8x8xf32>
 glow_instr.func @dropped attributes {memories = {near = {size = 4096 : i64}}} declare {
   %x = glow_instr.weight @x mutable : memref<8x8xf32>
@@ -61,7 +61,7 @@ glow_instr.func @dropped attributes {memories = {near = {size = 4096 : i64}}} de
 // A turn hands on fewer tokens than the loop carries.
 // expected-error@unknown {{glow_instr.for: the loop carries 1 tokens, a turn yields 0}}
 // CHECK: glow_instr.for: the loop carries 1 tokens, a turn yields 0
-glow.placeholder @x input : tensor<8x8xf32>
+glow.placeholder @x state : tensor<8x8xf32>
 glow.placeholder @y output : tensor<8x8xf32>
 glow_instr.func @fewer attributes {memories = {near = {size = 4096 : i64}}} declare {
   %x = glow_instr.weight @x mutable : memref<8x8xf32>
@@ -81,7 +81,7 @@ glow_instr.func @fewer attributes {memories = {near = {size = 4096 : i64}}} decl
 // The result of a loop is a token like any other.
 // expected-error@unknown {{glow_instr.for: nothing waits for the token; every token is waited for once}}
 // CHECK: glow_instr.for: nothing waits for the token; every token is waited for once
-glow.placeholder @x input : tensor<8x8xf32>
+glow.placeholder @x state : tensor<8x8xf32>
 glow.placeholder @y output : tensor<8x8xf32>
 glow_instr.func @result attributes {memories = {near = {size = 4096 : i64}}} declare {
   %x = glow_instr.weight @x mutable : memref<8x8xf32>
@@ -100,7 +100,7 @@ glow_instr.func @result attributes {memories = {near = {size = 4096 : i64}}} dec
 // The copy that the turn before started still writes.
 // expected-error@unknown {{glow_instr.relu: @in buffer is one that glow_instr.start_copy still writes; wait for its token first}}
 // CHECK: glow_instr.relu: @in buffer is one that glow_instr.start_copy still writes; wait for its token first
-glow.placeholder @x input : tensor<8x8xf32>
+glow.placeholder @x state : tensor<8x8xf32>
 glow.placeholder @y output : tensor<8x8xf32>
 glow_instr.func @turn_before attributes {memories = {near = {size = 4096 : i64}}} declare {
   %x = glow_instr.weight @x mutable : memref<8x8xf32>
@@ -123,7 +123,7 @@ glow_instr.func @turn_before attributes {memories = {near = {size = 4096 : i64}}
 // Row i of this turn may be row i of the turn before, for all that a view says.
 // expected-error@unknown {{glow_instr.neg: @out buffer is one that glow_instr.start_copy still reads; wait for its token first}}
 // CHECK: glow_instr.neg: @out buffer is one that glow_instr.start_copy still reads; wait for its token first
-glow.placeholder @x input : tensor<8x8xf32>
+glow.placeholder @x state : tensor<8x8xf32>
 glow.placeholder @y output : tensor<8x8xf32>
 glow_instr.func @other_turn attributes {memories = {near = {size = 4096 : i64}}} declare {
   %x = glow_instr.weight @x mutable : memref<8x8xf32>
@@ -149,7 +149,7 @@ glow_instr.func @other_turn attributes {memories = {near = {size = 4096 : i64}}}
 // A loop without turns.
 // expected-error@unknown {{glow_instr.for: 8 to 8 step 1 has no turns; bounds go up, by a positive step}}
 // CHECK: glow_instr.for: 8 to 8 step 1 has no turns; bounds go up, by a positive step
-glow.placeholder @x input : tensor<8x8xf32>
+glow.placeholder @x state : tensor<8x8xf32>
 glow.placeholder @y output : tensor<8x8xf32>
 glow_instr.func @empty attributes {memories = {near = {size = 4096 : i64}}} declare {
   %x = glow_instr.weight @x mutable : memref<8x8xf32>
@@ -164,7 +164,7 @@ glow_instr.func @empty attributes {memories = {near = {size = 4096 : i64}}} decl
 // A loop that goes down.
 // expected-error@unknown {{glow_instr.for: 0 to 8 step -1 has no turns; bounds go up, by a positive step}}
 // CHECK: glow_instr.for: 0 to 8 step -1 has no turns; bounds go up, by a positive step
-glow.placeholder @x input : tensor<8x8xf32>
+glow.placeholder @x state : tensor<8x8xf32>
 glow.placeholder @y output : tensor<8x8xf32>
 glow_instr.func @down attributes {memories = {near = {size = 4096 : i64}}} declare {
   %x = glow_instr.weight @x mutable : memref<8x8xf32>
@@ -179,7 +179,7 @@ glow_instr.func @down attributes {memories = {near = {size = 4096 : i64}}} decla
 // The last turn leaves the buffer.
 // expected-error@unknown {{glow_instr.tensorview: memref<8xf32> at 8 to 64 does not fit in memref<8x8xf32>}}
 // CHECK: glow_instr.tensorview: memref<8xf32> at 8 to 64 does not fit in memref<8x8xf32>
-glow.placeholder @x input : tensor<8x8xf32>
+glow.placeholder @x state : tensor<8x8xf32>
 glow.placeholder @y output : tensor<8x8xf32>
 glow_instr.func @leaves attributes {memories = {near = {size = 4096 : i64}}} declare {
   %x = glow_instr.weight @x mutable : memref<8x8xf32>
@@ -195,7 +195,7 @@ glow_instr.func @leaves attributes {memories = {near = {size = 4096 : i64}}} dec
 // So does the first.
 // expected-error@unknown {{glow_instr.tensorview: memref<8xf32> at -8 to 48 does not fit in memref<8x8xf32>}}
 // CHECK: glow_instr.tensorview: memref<8xf32> at -8 to 48 does not fit in memref<8x8xf32>
-glow.placeholder @x input : tensor<8x8xf32>
+glow.placeholder @x state : tensor<8x8xf32>
 glow.placeholder @y output : tensor<8x8xf32>
 glow_instr.func @before attributes {memories = {near = {size = 4096 : i64}}} declare {
   %x = glow_instr.weight @x mutable : memref<8x8xf32>
@@ -211,7 +211,7 @@ glow_instr.func @before attributes {memories = {near = {size = 4096 : i64}}} dec
 // A strided view reaches as far as its last element.
 // expected-error@unknown {{glow_instr.tensorview: memref<8x2xf32, strided<[8, 1]>> at 7 does not fit in memref<8x8xf32>}}
 // CHECK: glow_instr.tensorview: memref<8x2xf32, strided<[8, 1]>> at 7 does not fit in memref<8x8xf32>
-glow.placeholder @x input : tensor<8x8xf32>
+glow.placeholder @x state : tensor<8x8xf32>
 glow.placeholder @y output : tensor<8x8xf32>
 glow_instr.func @reach attributes {memories = {near = {size = 4096 : i64}}} declare {
   %x = glow_instr.weight @x mutable : memref<8x8xf32>
@@ -225,7 +225,7 @@ glow_instr.func @reach attributes {memories = {near = {size = 4096 : i64}}} decl
 // Strides are as many as dimensions.
 // expected-error@unknown {{memref<8x2xf32, strided<[8]>>: a layout is strided}}
 // CHECK: memref<8x2xf32, strided<[8]>>: a layout is strided
-glow.placeholder @x input : tensor<8x8xf32>
+glow.placeholder @x state : tensor<8x8xf32>
 glow.placeholder @y output : tensor<8x8xf32>
 glow_instr.func @strides attributes {memories = {near = {size = 4096 : i64}}} declare {
   %x = glow_instr.weight @x mutable : memref<8x8xf32>
@@ -239,7 +239,7 @@ glow_instr.func @strides attributes {memories = {near = {size = 4096 : i64}}} de
 // Strides are numbers.
 // expected-error@unknown {{strides are known numbers, none negative}}
 // CHECK: strides are known numbers, none negative
-glow.placeholder @x input : tensor<8x8xf32>
+glow.placeholder @x state : tensor<8x8xf32>
 glow.placeholder @y output : tensor<8x8xf32>
 glow_instr.func @unknown_stride attributes {memories = {near = {size = 4096 : i64}}} declare {
   %x = glow_instr.weight @x mutable : memref<8x8xf32>
@@ -253,7 +253,7 @@ glow_instr.func @unknown_stride attributes {memories = {near = {size = 4096 : i6
 // Memory itself has no gaps.
 // expected-error@unknown {{glow_instr.alloc: memref<2xf32, strided<[4]>> is for views; buffers are dense}}
 // CHECK: glow_instr.alloc: memref<2xf32, strided<[4]>> is for views; buffers are dense
-glow.placeholder @x input : tensor<8x8xf32>
+glow.placeholder @x state : tensor<8x8xf32>
 glow.placeholder @y output : tensor<8x8xf32>
 glow_instr.func @alloc attributes {memories = {near = {size = 4096 : i64}}} declare {
   %x = glow_instr.weight @x mutable : memref<8x8xf32>
@@ -268,7 +268,7 @@ glow_instr.func @alloc attributes {memories = {near = {size = 4096 : i64}}} decl
 // A buffer of outside the loop ends in each turn.
 // expected-error@unknown {{glow_instr.dealloc: the buffer was allocated outside of the loop}}
 // CHECK: glow_instr.dealloc: the buffer was allocated outside of the loop
-glow.placeholder @x input : tensor<8x8xf32>
+glow.placeholder @x state : tensor<8x8xf32>
 glow.placeholder @y output : tensor<8x8xf32>
 glow_instr.func @ends_in_turns attributes {memories = {near = {size = 4096 : i64}}} declare {
   %x = glow_instr.weight @x mutable : memref<8x8xf32>
@@ -285,7 +285,7 @@ glow_instr.func @ends_in_turns attributes {memories = {near = {size = 4096 : i64
 // A buffer of a turn outlives it.
 // expected-error@unknown {{glow_instr.alloc: a buffer memref<8x8xf32, "near"> is never deallocated}}
 // CHECK: glow_instr.alloc: a buffer memref<8x8xf32, "near"> is never deallocated
-glow.placeholder @x input : tensor<8x8xf32>
+glow.placeholder @x state : tensor<8x8xf32>
 glow.placeholder @y output : tensor<8x8xf32>
 glow_instr.func @outlives attributes {memories = {near = {size = 4096 : i64}}} declare {
   %x = glow_instr.weight @x mutable : memref<8x8xf32>
@@ -301,7 +301,7 @@ glow_instr.func @outlives attributes {memories = {near = {size = 4096 : i64}}} d
 // A buffer is read in the first turn, before the loop writes it.
 // expected-error@unknown {{glow_instr.relu: @in buffer is read before it is written}}
 // CHECK: glow_instr.relu: @in buffer is read before it is written
-glow.placeholder @x input : tensor<8x8xf32>
+glow.placeholder @x state : tensor<8x8xf32>
 glow.placeholder @y output : tensor<8x8xf32>
 glow_instr.func @first_turn attributes {memories = {near = {size = 4096 : i64}}} declare {
   %x = glow_instr.weight @x mutable : memref<8x8xf32>
@@ -320,7 +320,7 @@ glow_instr.func @first_turn attributes {memories = {near = {size = 4096 : i64}}}
 // A turn reads and writes parts that meet.
 // expected-error@unknown {{glow_instr.transpose: @out and @in buffers overlap, and in-place is not declared for them}}
 // CHECK: glow_instr.transpose: @out and @in buffers overlap, and in-place is not declared for them
-glow.placeholder @x input : tensor<8x8xf32>
+glow.placeholder @x state : tensor<8x8xf32>
 glow.placeholder @y output : tensor<8x8xf32>
 glow_instr.func @meet attributes {memories = {near = {size = 4096 : i64}}} declare {
   %x = glow_instr.weight @x mutable : memref<8x8xf32>
@@ -338,7 +338,7 @@ glow_instr.func @meet attributes {memories = {near = {size = 4096 : i64}}} decla
 // A yield belongs to a loop.
 // expected-error@unknown {{glow_instr.yield is not an instruction}}
 // CHECK: glow_instr.yield is not an instruction
-glow.placeholder @x input : tensor<8x8xf32>
+glow.placeholder @x state : tensor<8x8xf32>
 glow.placeholder @y output : tensor<8x8xf32>
 glow_instr.func @stray attributes {memories = {near = {size = 4096 : i64}}} declare {
   %x = glow_instr.weight @x mutable : memref<8x8xf32>
@@ -352,7 +352,7 @@ glow_instr.func @stray attributes {memories = {near = {size = 4096 : i64}}} decl
 // The declare section is that of the function.
 // expected-error@unknown {{glow_instr.weight: belongs in the declare section}}
 // CHECK: glow_instr.weight: belongs in the declare section
-glow.placeholder @x input : tensor<8x8xf32>
+glow.placeholder @x state : tensor<8x8xf32>
 glow.placeholder @y output : tensor<8x8xf32>
 glow_instr.func @weight attributes {memories = {near = {size = 4096 : i64}}} declare {
   %x = glow_instr.weight @x mutable : memref<8x8xf32>
@@ -368,7 +368,7 @@ glow_instr.func @weight attributes {memories = {near = {size = 4096 : i64}}} dec
 // A load for the next turn goes on while this one computes; tiles of a turn that do not meet are read and written.
 // CHECK: [[L:%.*]] = glow_instr.for [[I:%.*]] = 0 to 6 step 2 carry([[C:%.*]] = [[T:%.*]]) {
 // CHECK: glow_instr.yield
-glow.placeholder @x input : tensor<8x64xf32>
+glow.placeholder @x state : tensor<8x64xf32>
 glow.placeholder @y output : tensor<8x64xf32>
 glow_instr.func @main attributes {memories = {scratch = {size = 2048 : i64}}} declare {
   %x = glow_instr.weight @x mutable : memref<8x64xf32>

@@ -3,7 +3,7 @@
 // A token that nobody takes: the copy may never end.
 // expected-error@unknown {{glow_instr.start_copy: nothing waits for the token; every token is waited for once}}
 // CHECK: glow_instr.start_copy: nothing waits for the token; every token is waited for once
-glow.placeholder @x input : tensor<8x8xf32>
+glow.placeholder @x state : tensor<8x8xf32>
 glow.placeholder @y output : tensor<8x8xf32>
 glow_instr.func @never attributes {memories = {near = {size = 4096 : i64}}} declare {
   %x = glow_instr.weight @x mutable : memref<8x8xf32>
@@ -19,7 +19,7 @@ glow_instr.func @never attributes {memories = {near = {size = 4096 : i64}}} decl
 // Each token is one event.
 // expected-error@unknown {{glow_instr.start_copy: the token is waited for 2 times; every one is once}}
 // CHECK: glow_instr.start_copy: the token is waited for 2 times; every one is once
-glow.placeholder @x input : tensor<8x8xf32>
+glow.placeholder @x state : tensor<8x8xf32>
 glow.placeholder @y output : tensor<8x8xf32>
 glow_instr.func @twice attributes {memories = {near = {size = 4096 : i64}}} declare {
   %x = glow_instr.weight @x mutable : memref<8x8xf32>
@@ -37,7 +37,7 @@ glow_instr.func @twice attributes {memories = {near = {size = 4096 : i64}}} decl
 // One wait that takes a token twice.
 // expected-error@unknown {{glow_instr.start_copy: the token is waited for 2 times; every one is once}}
 // CHECK: glow_instr.start_copy: the token is waited for 2 times; every one is once
-glow.placeholder @x input : tensor<8x8xf32>
+glow.placeholder @x state : tensor<8x8xf32>
 glow.placeholder @y output : tensor<8x8xf32>
 glow_instr.func @same_wait attributes {memories = {near = {size = 4096 : i64}}} declare {
   %x = glow_instr.weight @x mutable : memref<8x8xf32>
@@ -54,7 +54,7 @@ glow_instr.func @same_wait attributes {memories = {near = {size = 4096 : i64}}} 
 // The wait stands before the start.
 // expected-error@unknown {{glow_instr.wait: a buffer is used before its definition}}
 // CHECK: glow_instr.wait: a buffer is used before its definition
-glow.placeholder @x input : tensor<8x8xf32>
+glow.placeholder @x state : tensor<8x8xf32>
 glow.placeholder @y output : tensor<8x8xf32>
 glow_instr.func @early attributes {memories = {near = {size = 4096 : i64}}} declare {
   %x = glow_instr.weight @x mutable : memref<8x8xf32>
@@ -71,7 +71,7 @@ glow_instr.func @early attributes {memories = {near = {size = 4096 : i64}}} decl
 // The destination is read while it is written.
 // expected-error@unknown {{glow_instr.relu: @in buffer is one that glow_instr.start_copy still writes; wait for its token first}}
 // CHECK: glow_instr.relu: @in buffer is one that glow_instr.start_copy still writes; wait for its token first
-glow.placeholder @x input : tensor<8x8xf32>
+glow.placeholder @x state : tensor<8x8xf32>
 glow.placeholder @y output : tensor<8x8xf32>
 glow_instr.func @read_early attributes {memories = {near = {size = 4096 : i64}}} declare {
   %x = glow_instr.weight @x mutable : memref<8x8xf32>
@@ -89,7 +89,7 @@ glow_instr.func @read_early attributes {memories = {near = {size = 4096 : i64}}}
 // The destination is written while it is written.
 // expected-error@unknown {{glow_instr.copy: @out buffer is one that glow_instr.start_copy still writes; wait for its token first}}
 // CHECK: glow_instr.copy: @out buffer is one that glow_instr.start_copy still writes; wait for its token first
-glow.placeholder @x input : tensor<8x8xf32>
+glow.placeholder @x state : tensor<8x8xf32>
 glow.placeholder @y output : tensor<8x8xf32>
 glow_instr.func @write_early attributes {memories = {near = {size = 4096 : i64}}} declare {
   %x = glow_instr.weight @x mutable : memref<8x8xf32>
@@ -107,7 +107,7 @@ glow_instr.func @write_early attributes {memories = {near = {size = 4096 : i64}}
 // The source is written while it is read.
 // expected-error@unknown {{glow_instr.relu: @out buffer is one that glow_instr.start_copy still reads; wait for its token first}}
 // CHECK: glow_instr.relu: @out buffer is one that glow_instr.start_copy still reads; wait for its token first
-glow.placeholder @x input : tensor<8x8xf32>
+glow.placeholder @x state : tensor<8x8xf32>
 glow.placeholder @y output : tensor<8x8xf32>
 glow_instr.func @overwritten attributes {memories = {near = {size = 4096 : i64}}} declare {
   %x = glow_instr.weight @x mutable : memref<8x8xf32>
@@ -125,7 +125,7 @@ glow_instr.func @overwritten attributes {memories = {near = {size = 4096 : i64}}
 // The destination ends while it is written.
 // expected-error@unknown {{glow_instr.dealloc: @out buffer is one that glow_instr.start_copy still writes; wait for its token first}}
 // CHECK: glow_instr.dealloc: @out buffer is one that glow_instr.start_copy still writes; wait for its token first
-glow.placeholder @x input : tensor<8x8xf32>
+glow.placeholder @x state : tensor<8x8xf32>
 glow.placeholder @y output : tensor<8x8xf32>
 glow_instr.func @ended attributes {memories = {near = {size = 4096 : i64}}} declare {
   %x = glow_instr.weight @x mutable : memref<8x8xf32>
@@ -142,7 +142,7 @@ glow_instr.func @ended attributes {memories = {near = {size = 4096 : i64}}} decl
 // The source ends while it is read.
 // expected-error@unknown {{glow_instr.dealloc: @out buffer is one that glow_instr.start_copy still reads; wait for its token first}}
 // CHECK: glow_instr.dealloc: @out buffer is one that glow_instr.start_copy still reads; wait for its token first
-glow.placeholder @x input : tensor<8x8xf32>
+glow.placeholder @x state : tensor<8x8xf32>
 glow.placeholder @y output : tensor<8x8xf32>
 glow_instr.func @source_ended attributes {memories = {near = {size = 4096 : i64}}} declare {
   %x = glow_instr.weight @x mutable : memref<8x8xf32>
@@ -160,7 +160,7 @@ glow_instr.func @source_ended attributes {memories = {near = {size = 4096 : i64}
 // Two copies to one place.
 // expected-error@unknown {{glow_instr.start_copy: @out buffer is one that glow_instr.start_copy still writes; wait for its token first}}
 // CHECK: glow_instr.start_copy: @out buffer is one that glow_instr.start_copy still writes; wait for its token first
-glow.placeholder @x input : tensor<8x8xf32>
+glow.placeholder @x state : tensor<8x8xf32>
 glow.placeholder @y output : tensor<8x8xf32>
 glow_instr.func @two_writers attributes {memories = {near = {size = 4096 : i64}}} declare {
   %x = glow_instr.weight @x mutable : memref<8x8xf32>
@@ -178,7 +178,7 @@ glow_instr.func @two_writers attributes {memories = {near = {size = 4096 : i64}}
 // A view of what is under way counts as much as the whole.
 // expected-error@unknown {{glow_instr.relu: @in buffer is one that glow_instr.start_copy still writes; wait for its token first}}
 // CHECK: glow_instr.relu: @in buffer is one that glow_instr.start_copy still writes; wait for its token first
-glow.placeholder @x input : tensor<8x8xf32>
+glow.placeholder @x state : tensor<8x8xf32>
 glow.placeholder @y output : tensor<8x8xf32>
 glow_instr.func @view attributes {memories = {near = {size = 4096 : i64}}} declare {
   %x = glow_instr.weight @x mutable : memref<8x8xf32>
@@ -198,7 +198,7 @@ glow_instr.func @view attributes {memories = {near = {size = 4096 : i64}}} decla
 // What is read again from the source is right, but the part of it that is written meets what the copy reads.
 // expected-error@unknown {{glow_instr.neg: @out buffer is one that glow_instr.start_copy still reads; wait for its token first}}
 // CHECK: glow_instr.neg: @out buffer is one that glow_instr.start_copy still reads; wait for its token first
-glow.placeholder @x input : tensor<8x8xf32>
+glow.placeholder @x state : tensor<8x8xf32>
 glow.placeholder @y output : tensor<8x8xf32>
 glow_instr.func @columns attributes {memories = {near = {size = 4096 : i64}}} declare {
   %x = glow_instr.weight @x mutable : memref<8x8xf32>
@@ -220,7 +220,7 @@ glow_instr.func @columns attributes {memories = {near = {size = 4096 : i64}}} de
 // A buffer is no token.
 // expected-error@unknown {{glow_instr.wait}}
 // CHECK: glow_instr.wait
-glow.placeholder @x input : tensor<8x8xf32>
+glow.placeholder @x state : tensor<8x8xf32>
 glow.placeholder @y output : tensor<8x8xf32>
 glow_instr.func @no_token attributes {memories = {near = {size = 4096 : i64}}} declare {
   %x = glow_instr.weight @x mutable : memref<8x8xf32>
@@ -236,7 +236,7 @@ glow_instr.func @no_token attributes {memories = {near = {size = 4096 : i64}}} d
 // A token is no buffer.
 // expected-error@unknown {{glow_instr.relu}}
 // CHECK: glow_instr.relu
-glow.placeholder @x input : tensor<8x8xf32>
+glow.placeholder @x state : tensor<8x8xf32>
 glow.placeholder @y output : tensor<8x8xf32>
 glow_instr.func @no_buffer attributes {memories = {near = {size = 4096 : i64}}} declare {
   %x = glow_instr.weight @x mutable : memref<8x8xf32>
@@ -254,7 +254,7 @@ glow_instr.func @no_buffer attributes {memories = {near = {size = 4096 : i64}}} 
 // A copy to another shape.
 // expected-error@unknown {{glow_instr.start_copy: memref<8x8xf32> does not fit memref<4xf32, "near">}}
 // CHECK: glow_instr.start_copy: memref<8x8xf32> does not fit memref<4xf32, "near">
-glow.placeholder @x input : tensor<8x8xf32>
+glow.placeholder @x state : tensor<8x8xf32>
 glow.placeholder @y output : tensor<8x8xf32>
 glow_instr.func @shape attributes {memories = {near = {size = 4096 : i64}}} declare {
   %x = glow_instr.weight @x mutable : memref<8x8xf32>
@@ -271,7 +271,7 @@ glow_instr.func @shape attributes {memories = {near = {size = 4096 : i64}}} decl
 // Nothing waits for what a predicate may leave out.
 // expected-error@unknown {{glow_instr.start_copy: what is waited for cannot be left out by a predicate}}
 // CHECK: glow_instr.start_copy: what is waited for cannot be left out by a predicate
-glow.placeholder @x input : tensor<8x8xf32>
+glow.placeholder @x state : tensor<8x8xf32>
 glow.placeholder @y output : tensor<8x8xf32>
 glow_instr.func @predicate attributes {memories = {near = {size = 4096 : i64}}} declare {
   %x = glow_instr.weight @x mutable : memref<8x8xf32>
@@ -289,7 +289,7 @@ glow_instr.func @predicate attributes {memories = {near = {size = 4096 : i64}}} 
 
 // Parts of one buffer that do not meet, columns here, are used side by side; any instruction may wait.
 // CHECK: glow_instr.func @right
-glow.placeholder @x input : tensor<8x8xf32>
+glow.placeholder @x state : tensor<8x8xf32>
 glow.placeholder @y output : tensor<8x8xf32>
 glow_instr.func @right attributes {memories = {near = {size = 4096 : i64}}} declare {
   %x = glow_instr.weight @x mutable : memref<8x8xf32>

@@ -140,6 +140,12 @@ class LlvmTarget:
         shifted = b.add(self.tensors.register(code), most)
         self.support.fits(b, b.icmp_unsigned(">", shifted, ir.Constant(I64, 2**54)))
 
+    def within(self, code: ir.Value, low: int, high: int) -> None:
+        """Leave the program where an int lies outside a range."""
+        b, number = self.builder, self.tensors.register(code)
+        below = b.icmp_signed("<", number, ir.Constant(I64, low))
+        self.support.fits(b, b.or_(below, b.icmp_signed(">", number, ir.Constant(I64, high))))
+
     def defined(self, result: ir.Value, x: Sequence[ir.Value]) -> None:
         """Leave the program where a function of numbers has no value for `x`, or none that is finite."""
         b, infinity = self.builder, ir.Constant(F64, float("inf"))

@@ -27,7 +27,7 @@ from glow_dialects.fn.domain import INT, NotNative, Scalar, TensorType, Type, ma
 from glow_dialects.fn.primitive import Primitive
 from glow_dialects.fn.primitives.arithmetic import Add, Div, Mul, Neg, Sub
 from glow_dialects.fn.primitives.items import CountOutside, Item, Rows
-from glow_dialects.fn.regions import Kind, Region, region
+from glow_dialects.fn.regions import Kind, Region, region, with_numbers
 from glow_dialects.fn.tensors import TensorsOp
 from glow_dialects.fn.values import V
 from glow_dialects.ops.arg_reduce import ArgMaxOp, ArgMinOp
@@ -168,7 +168,8 @@ class Tensors:
     def primitive(self, card: Primitive, attributes: Any, x: Sequence[V], result: Type, where: str) -> Node:
         """A primitive on tensors and numbers."""
         operands = tuple(self.node(v.code, v.type) for v in x)
-        kinds = [Kind(n.type, n.scalar is not None) for n in operands]
+        numbers = [v.type.const if isinstance(v.type, Scalar) else None for v in x]
+        kinds = with_numbers([Kind(n.type, n.scalar is not None) for n in operands], numbers)
         template = region(card, attributes, kinds, where)
         scalar = result.kind if isinstance(result, Scalar) else None
         node = Node(template.type, scalar, template=template, operands=operands)

@@ -1,6 +1,6 @@
 // RUN: glow-opt %s -p glow-one-memory,glow-plan-memory | filecheck %s
 
-glow.placeholder @x input : tensor<16xf32>
+glow.placeholder @x state : tensor<16xf32>
 
 // Buffers of a device's memory move to the arena; those of both are apart there.
 // CHECK-LABEL: glow_instr.func @main attributes {arena = 128 : i64} declare {

@@ -1,0 +1,64 @@
+"""Passes in random orders: a short hunt, what the hunt tells of a wrong pass, and orders that are refused."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import hunt_orders
+import pytest
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+
+from glow_dialects.ops.relu import ReluOp
+from glow_passes.contract import GraphPass, OrderError
+from glow_passes.graph.cse import CsePass
+from glow_passes.graph.dce import DcePass
+from glow_passes.instr.share_buffers import ShareBuffersPass
+from glow_passes.lower.irgen import IrgenPass
+
+
+def test_a_short_hunt() -> None:
+    """Some orders, always the same ones."""
+    assert hunt_orders.main(["--count", "100", "--seed", "7000", "--jobs", "1"]) == 0
+
+
+@pytest.mark.slow
+def test_a_longer_hunt() -> None:
+    """A thousand more."""
+    assert hunt_orders.main(["--count", "1000", "--seed", "8000", "--jobs", "1"]) == 0
+
+
+@dataclass(frozen=True)
+class WithoutRelu(GraphPass):
+    """relu(x) -> x, which is wrong."""
+
+    name = "glow-test-without-relu"
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        for node in op.walk():
+            if isinstance(node, ReluOp):
+                node.result.replace_all_uses_with(node.input)
+
+
+def relu_case() -> hunt_orders.Case:
+    """The sample of relu."""
+    made, _ = hunt_orders.graph_of(hunt_orders.SAMPLES["relu-0"])
+    want = hunt_orders.run_graph(made.function, made.inputs)
+    return hunt_orders.Case("relu-0", made.module, made.inputs, want)
+
+
+def test_a_wrong_pass_is_found() -> None:
+    """On graphs and behind the instructions; only the wrong pass is left of the order."""
+    case, bad = relu_case(), WithoutRelu()
+    assert hunt_orders.wrong(case, [DcePass(), CsePass()]) is None
+    for order in ([DcePass(), bad, CsePass()], [bad, *hunt_orders.order_to_plan()]):
+        told = hunt_orders.wrong(case, order)
+        assert told is not None and "max abs error" in told
+        assert hunt_orders.fewest(case, order) == [bad]
+
+
+@pytest.mark.parametrize("order", [[ShareBuffersPass()], [IrgenPass(), DcePass()]])
+def test_orders_that_are_refused(order: list[hunt_orders.ModulePass]) -> None:
+    """Instructions before there are any, graphs after they are gone."""
+    with pytest.raises(OrderError, match=f"{order[-1].name}.* works on"):
+        hunt_orders.wrong(relu_case(), order)
