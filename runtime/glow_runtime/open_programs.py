@@ -43,7 +43,7 @@ class OpenPrograms:
     """
 
     def __init__(self, source: ProgramSource, eager: bool = False) -> None:
-        self._source, self._eager = source, eager
+        self._source, self.eager = source, eager
         self._signatures = {s.name: s for s in (*source.inputs, *source.defaults)}
         self._names = Symbols()
         self._limits = {s.name: s for s in source.symbols}
@@ -90,7 +90,7 @@ class OpenPrograms:
     def _new(self, shapes: Shapes, contents: dict[str, Array]) -> Program | None:
         dims = self._dims(shapes)
         differed = frozenset(n for n in self._differed if dims.get(n, 0) > 1)
-        if self._eager:
+        if self.eager:
             every = frozenset(n for n, size in dims.items() if size > 1)
             differed = every if self._failures[every] < ATTEMPTS else differed
         if not differed:
