@@ -42,6 +42,7 @@ if TYPE_CHECKING:
         quantize,
         quantize_dynamic,
     )
+    from glow_compiler.speech_model import SpeechModel
     from glow_compiler.trainer import Trainer
     from glow_frontends.builder import GraphBuilder
     from glow_passes.quantize.schema import QuantizationError

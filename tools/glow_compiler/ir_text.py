@@ -12,7 +12,8 @@ from xdsl.ir import Attribute, Block, Operation, SSAValue
 from xdsl.printer import Printer
 
 from glow_dialects.core.definition import SEGMENTS
-from glow_dialects.fn.dialect import PrimOp, RefOp
+from glow_dialects.fn.dialect import RefOp
+from glow_dialects.fn.prim import PrimOp
 from glow_dialects.fn.syntax import LINE
 from glow_dialects.fn.types import AnyType
 

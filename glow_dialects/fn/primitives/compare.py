@@ -223,7 +223,8 @@ class Where(Pointwise):
 
     def infer(self, m: Typing, op: FnOp, x: list[V], where: str) -> V:
         if isinstance(x[0].type, Scalar):
-            return m.switch(m.truth(x[0], where), *_of_one_kind(m, x[1:]), where)
+            yes, no = _of_one_kind(m, x[1:])
+            return m.switch(m.truth(x[0], where), yes, no, where)
         return m.tensors(self, op.attributes, x, where)
 
     def build(self, u: Unit, options: dict[str, Any], attributes: Options, x: Sequence[SSAValue]) -> SSAValue:
