@@ -35,7 +35,7 @@ def unpack(packed: Array, bits: int, count: int) -> Array:
         return packed[..., :count]
     shifts = np.arange(0, 8, bits, dtype=np.uint8)
     codes = (packed[..., None] >> shifts) & np.uint8((1 << bits) - 1)
-    return codes.reshape(*packed.shape[:-1], -1)[..., :count]
+    return codes.reshape(*packed.shape[:-1], packed.shape[-1] * len(shifts))[..., :count]
 
 
 def pack(codes: Array, bits: int) -> Array:

@@ -278,7 +278,8 @@ def unroll(
                 new = [m.where(mask, n, o) for n, o in zip(new, states, strict=True)]
             states = new
             outputs[t] = shown.reshape((1, 1, samples, hidden))
-        every.append(m.concat([outputs[t] for t in range(steps)], 0))
+        none = m.zeros((0, 1, samples, hidden))
+        every.append(m.concat([outputs[t] for t in range(steps)], 0) if steps else none)
         for column, state in zip(last, states, strict=True):
             column.append(state.reshape((1, samples, hidden)))
     results = [m.concat(every, 1), *(m.concat(column, 0) for column in last)]
