@@ -53,7 +53,8 @@ def _dims(value: onnx.ValueInfoProto) -> list[int | str]:
 
 
 def _answers(session: ort.InferenceSession, feed: dict[str, Array]) -> list[Any]:
-    return list(session.run(None, feed))
+    results: Any = session.run(None, feed)
+    return list(results)
 
 
 def _alike(first: ModelProto, second: ModelProto, feeds: list[dict[str, Array]]) -> None:
