@@ -62,11 +62,8 @@ def _alike(first: ModelProto, second: ModelProto, feeds: list[dict[str, Array]])
     first.ir_version = 8
     sessions = [ort.InferenceSession(m.SerializeToString()) for m in (first, second)]
     for feed in feeds:
-        results = [
-            dict(zip([o.name for o in s.get_outputs()], s.run(None, feed), strict=True)) for s in sessions
-        ]
-        for name, values in results[0].items():
-            np.testing.assert_allclose(results[1][name], values, rtol=1e-3, atol=1e-4)
+        for want, found in zip(*(_answers(s, feed) for s in sessions), strict=True):
+            np.testing.assert_allclose(found, want, rtol=1e-3, atol=1e-4)
 
 
 @pytest.mark.parametrize("name", [n for n in OPERATORS if n != "doubled"])
