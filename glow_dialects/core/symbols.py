@@ -181,8 +181,8 @@ def solved(sizes: Iterable[tuple[int, int]]) -> dict[Symbol, int]:
         if linear is not None and linear[1] not in known:
             factor, unknown, constant = linear
             if (value - constant) % factor:
-                multiple = f", a multiple of {unknown.divisor}," if unknown.divisor > 1 else ""
-                raise ShapeError(f"{extent} is {value}, which no {unknown}{multiple} gives")
+                wanted = f"expected a multiple of {factor}" if not constant else f"which no {unknown} gives"
+                raise ShapeError(f"{extent} is {value}, {wanted}")
             known[unknown] = (value - constant) // factor
     for extent, value in pairs:
         if isinstance(extent, Extent) and not extent.symbols() <= known.keys():
