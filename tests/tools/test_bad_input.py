@@ -13,6 +13,7 @@ from commands import refused, run
 from onnx import TensorProto, helper, numpy_helper
 
 from glow_tools import bench, opt, translate
+from glow_tools import compile as compile_command
 from glow_tools import run as run_command
 
 NET = """
@@ -249,10 +250,16 @@ def test_wrong_shapes(tmp_path: Path) -> None:
 
 
 def test_unbound_dimension(tmp_path: Path) -> None:
-    """The symbolic dimension is named, and how to bind it."""
+    """It stays open under its name; where its size is needed, the message says how to bind it."""
     path = tmp_path / "symbolic.onnx"
     path.write_bytes(model(RELU, batch="N"))
-    refused(run(opt.main, path), "x")
+    assert "tensor<[N]x3xf32>" in run(opt.main, path).output
+    text = tmp_path / "symbolic.mlir"
+    text.write_text(run(opt.main, path).output)
+    for file in (path, text):
+        refused(run(compile_command.main, file, "-o", tmp_path / "out"), "input 'x' is ?x3", "--shape x=1x3")
+    assert run(opt.main, text, "--shape", "x=2x3").status == 0
+    refused(run(opt.main, text, "--shape", "x=2x4"), "x (2, 4)")
     assert run(opt.main, path, "--shape", "x=2x3").status == 0
     refused(run(opt.main, path, "--shape", "z=2x3"), "z")
     refused(run(opt.main, path, "--shape", "x=2x3x4"), "x")

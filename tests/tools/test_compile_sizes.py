@@ -18,6 +18,7 @@ import glow_compiler as glow
 from glow_backends.cpu.aot_sizes import shared
 from glow_backends.cpu.open_sizes import Life
 from glow_dialects.core.types import Array
+from glow_frontends.builder import GraphBuilder
 from glow_tools import compile as compile_command
 
 needs_node = pytest.mark.skipif(
@@ -181,8 +182,18 @@ def test_what_cannot_be_open(tmp_path: Path) -> None:
     sizes = ["--size", "n=2..4", "--size", "t=33..100000"]
     refused(run(command, path, "-o", out, *sizes), "sizes, at most 65536", "closer bounds")
     fixed = network(tmp_path)
-    refused(run(command, fixed, "-o", out, "--size", "n=1..3"), "fixed", ".onnx")
+    refused(run(command, fixed, "-o", out, "--size", "n=1..3"), "no open dimension", "none")
     assert not out.exists()
+
+
+def test_sizes_of_a_graph_of_text(tmp_path: Path) -> None:
+    """Open sizes of `.mlir` files are arguments as those of ONNX models are."""
+    g = GraphBuilder()
+    g.save(g.relu(g.placeholder("x", (g.size("n", 1, 99), 4))), "y")
+    glow.save(g, tmp_path / "open.mlir")
+    out = tmp_path / "out"
+    assert run(compile_command.main, tmp_path / "open.mlir", "-o", out, "--size", "n=1..9").status == 0
+    assert '{"n", 1, 9}' in (out / "open.h").read_text()
 
 
 def test_buffers_share_places() -> None:

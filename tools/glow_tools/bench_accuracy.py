@@ -29,7 +29,7 @@ from glow_dialects.ops.module import (
     functions,
 )
 from glow_passes.pipeline import optimize
-from glow_tools.common import read_module
+from glow_tools.common import fixed, read_module
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ def accuracies(
     path: str, shapes: Mapping[str, Sequence[int]], backend: CpuBackend, seed: int
 ) -> list[Accuracy]:
     """Each convolution with constant filters, on standard normal inputs; equal ones once."""
-    module = read_module(path, dict(shapes))
+    module = fixed(read_module(path, dict(shapes)))
     ctx = context()
     for item in optimize():
         item.apply(ctx, module)

@@ -24,19 +24,23 @@ from glow_dialects.core.errors import GlowError
 from glow_dialects.core.location import shortened
 from glow_dialects.instr.memory import InstrFuncOp, instr_functions
 from glow_tools.bench_race import random_values
-from glow_tools.common import read_module, write_text
+from glow_tools.common import fixed, read_module, write_text
 from glow_tools.feeds import load_archive
 
 
 def planned(
-    path: str, shapes: Mapping[str, Sequence[int]], backend: CpuBackend
+    path: str, shapes: Mapping[str, Sequence[int]], backend: CpuBackend, opened: bool = False
 ) -> tuple[ModuleOp, InstrFuncOp, dict[str, float]]:
-    """The module of a model, compiled down to planned instructions, and seconds of each phase."""
+    """The module of a model, compiled down to planned instructions, and seconds of each phase.
+
+    Its sizes are known, unless it is `opened`: then shapes may have extents.
+    """
     from glow_dialects.dialects import context
 
     stages: dict[str, float] = {}
     start = time.perf_counter()
     module = read_module(path, dict(shapes))
+    module = module if opened else fixed(module)
     stages["load"] = time.perf_counter() - start
     ctx = context()
     for name, passes in phases(backend):

@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NoReturn
 
@@ -146,18 +146,49 @@ def read_module(
     ctx: Context | None = None,
     unregistered: bool = False,
 ) -> ModuleOp:
-    """A module from an `.onnx` file or IR text (`-`: standard input), with its weights if there."""
+    """A module from an `.onnx` file or IR text (`-`: standard input), with its weights if there.
+
+    Sizes that neither it nor `shapes` fixes are open.
+    """
     if path.endswith(".onnx"):
-        from glow_frontends.onnx import import_model
+        from glow_compiler import load
 
         check_no_pipe(path)
-        return import_model(path, shapes=shapes)
+        return load(path, shapes)
     text, name = read_text(path)
     module = parse_text(text, name, ctx, unregistered)
     if path != "-":
         from glow_runtime.weights import attach_weights
 
         attach_weights(module, Path(path))
+    if shapes:
+        _bind(module, shapes)
+    return module
+
+
+def _bind(module: ModuleOp, shapes: Mapping[str, Sequence[int]]) -> None:
+    """Bind the open sizes of a module that the shapes of some inputs tell."""
+    from glow_backends.base import public_name
+    from glow_dialects.ops.module import placeholders
+    from glow_passes.graph.bind_sizes import bind_sizes, sizes_of, symbols_of
+
+    if symbols_of(module) is not None:
+        inputs = {public_name(p): n for n, p in placeholders(module).items() if p.kind.data == "input"}
+        given = {inputs[n]: shape for n, shape in shapes.items() if n in inputs}
+        bind_sizes(module, sizes_of(module, given, every=False))
+
+
+def fixed(module: ModuleOp) -> ModuleOp:
+    """A module all of whose sizes are known; BindingError for an input that leaves one open."""
+    from glow_backends.base import ports
+    from glow_dialects.core.errors import BindingError
+    from glow_dialects.core.extent import Extent, is_open
+
+    for port in ports(module, "input"):
+        if is_open(port.shape):
+            dims = "x".join("?" if isinstance(d, Extent) else str(d) for d in port.shape)
+            binding = f"--shape {port.name}={dims.replace('?', '1')}"
+            raise BindingError(f"input '{port.name}' is {dims}; bind it with {binding}")
     return module
 
 

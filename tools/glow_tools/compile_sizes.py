@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
 from math import prod
@@ -11,8 +10,8 @@ from typing import TYPE_CHECKING
 from glow_dialects.core.conditions import Conditions
 from glow_dialects.core.errors import GlowError, OpenSizes, ShapeError
 from glow_dialects.core.extent import Extent
-from glow_dialects.core.symbols import symbol
-from glow_tools.common import fail
+from glow_dialects.core.symbols import parse_size, symbol
+from glow_tools.common import fail, read_module
 
 if TYPE_CHECKING:
     from glow_backends.cpu.aot import Source
@@ -36,11 +35,13 @@ def open_sources(
     there are sizes left another program is made for the largest of these. Ends with a message where a
     dimension has no size, or cannot stay open.
     """
+    from glow_compiler.module_programs import signatures
     from glow_compiler.onnx_model import OnnxModel
 
-    if not path.endswith(".onnx"):
-        fail(f"--size: the shapes in {path} are fixed; it is for open dimensions of .onnx models")
-    inputs = OnnxModel(path, backend).description.inputs
+    if path.endswith(".onnx"):
+        inputs = OnnxModel(path, backend).description.inputs
+    else:
+        inputs = signatures(read_module(path), "input")
     _check(inputs, sizes, shapes)
     left = _combinations(sizes)
     for _ in range(PARTS):
@@ -80,7 +81,7 @@ def _source(
     inputs, shapes = known
     given = {s.name: _shape(s, chosen, shapes) for s in inputs}
     try:
-        module, _, _ = planned(path, given, backend)
+        module, _, _ = planned(path, given, backend, opened=True)
         functions = list(instr_functions(module))
         selection = select(functions[0], backend.target, checked=False)
         _ = selection.kernels  # written now: what that decides is among the conditions
@@ -108,9 +109,18 @@ def _check(inputs: Sequence[Signature], sizes: Sequence[Size], shapes: Mapping[s
 
 
 def _terms(name: str) -> list[str]:
-    """The dimensions that a name of a sum adds: `past + 1`."""
-    parts = re.split(r"\s*\+\s*", name)
-    return [p for p in parts if not p.isdigit()] if len(parts) > 1 else [name]
+    """The dimensions that the text of another one names: `past + 1`."""
+    names: list[str] = []
+
+    def named(part: str) -> int:
+        names.append(part)
+        return 1
+
+    try:
+        parse_size(name, named)
+    except ShapeError:  # a name and nothing else
+        return [name]
+    return names
 
 
 def _shape(
@@ -129,7 +139,7 @@ def _shape(
             return known
         if name in chosen:
             return chosen[name]
-        return sum(int(p) if p.isdigit() else chosen[p] for p in re.split(r"\s*\+\s*", name))
+        return parse_size(name, chosen.__getitem__)
 
     return tuple(extent(axis, known) for axis, known in enumerate(signature.shape))
 

@@ -13,7 +13,7 @@ import numpy as np
 from glow_backends.base import Port, check_inputs, ports
 from glow_dialects.core.errors import BindingError, GlowError
 from glow_dialects.core.extent import Extent, is_open
-from glow_tools.common import read_module
+from glow_tools.common import fixed, read_module
 
 if TYPE_CHECKING:
     from xdsl.dialects.builtin import ModuleOp
@@ -33,6 +33,7 @@ def feeds(module: ModuleOp, files: Sequence[str], random: int | None, batches: i
     if not files:
         if random is None:
             raise BindingError("give representative inputs with --inputs, or --random SEED")
+        fixed(module)
         rng = np.random.default_rng(random)
         return [_random(expected, rng) for _ in range(batches)]
     return [feed for name in files for feed in _read(Path(name), expected)]
@@ -44,7 +45,9 @@ def one_feed(module: ModuleOp, file: Path | None, seed: int) -> Feed:
 
     expected = ports(module, "input")
     if file is not None:
-        return check_inputs(expected, load_archive(file))
+        arrays = load_archive(file)
+        return arrays if any(is_open(p.shape) for p in expected) else check_inputs(expected, arrays)
+    fixed(module)
     return _random(expected, np.random.default_rng(seed), sizes_of_tables(module))
 
 
@@ -100,11 +103,6 @@ def _random(
     """Random inputs; `sizes` are those of tables of which inputs are subscripts."""
 
     known = sizes or {}
-    for port in expected:
-        if is_open(port.shape):
-            dims = "x".join("?" if isinstance(d, Extent) else str(d) for d in port.shape)
-            binding = f"--shape {port.name}={dims.replace('?', '1')}"
-            raise BindingError(f"input '{port.name}' is {dims}; bind it with {binding}")
     return {
         port.name: _numbers(rng, port.shape, port.dtype, max(min(8, known.get(port.name, 8)), 1))
         for port in expected
@@ -155,6 +153,16 @@ def first_archive(files: Sequence[str]) -> Feed:
     return load_archive(Path(files[0])) if files and files[0].endswith(".npz") else {}
 
 
+def _parts(array: Array, port: Port, path: Path) -> Iterator[Array]:
+    """An array as one batch, or as many along an axis before it, for an input of open sizes."""
+    for shape, batches in ((array.shape, [array]), (array.shape[1:], array)):
+        known = zip(shape, port.shape, strict=False)
+        if len(shape) == len(port.shape) and all(isinstance(d, Extent) or n == d for n, d in known):
+            yield from batches
+            return
+    raise BindingError(f"{path}: shape {array.shape} for input '{port.name}' of {port.shape}")
+
+
 def _read(path: Path, expected: Sequence[Port]) -> Iterator[Feed]:
     array = _load(path)
     if isinstance(array, dict):
@@ -164,7 +172,9 @@ def _read(path: Path, expected: Sequence[Port]) -> Iterator[Feed]:
         names = ", ".join(p.name for p in expected)
         raise BindingError(f"{path}: the model has inputs {names}; give a .npz with one array each")
     (port,) = expected
-    if array.shape == port.shape:
+    if is_open(port.shape):
+        yield from ({port.name: part} for part in _parts(array, port, path))
+    elif array.shape == port.shape:
         yield {port.name: array}
     elif array.shape[1:] == port.shape:
         yield from ({port.name: part} for part in array)

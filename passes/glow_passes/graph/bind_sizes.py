@@ -69,8 +69,8 @@ def bind_sizes(module: ModuleOp, sizes: Mapping[Symbol, int]) -> None:
         raise ShapeError(f"the graph is not for {text}: {str(error).strip().splitlines()[-1]}") from None
 
 
-def sizes_of(module: ModuleOp, shapes: Mapping[str, Sequence[int]]) -> dict[Symbol, int]:
-    """The symbols of a module by the shapes of placeholders; ShapeError where these do not tell them."""
+def sizes_of(module: ModuleOp, shapes: Mapping[str, Sequence[int]], every: bool = True) -> dict[Symbol, int]:
+    """The symbols of a module by shapes of placeholders; ShapeError where these do not tell `every` one."""
     known = placeholders(module)
     pairs: list[tuple[int, int]] = []
     for name, shape in shapes.items():
@@ -84,7 +84,7 @@ def sizes_of(module: ModuleOp, shapes: Mapping[str, Sequence[int]]) -> dict[Symb
         raise ShapeError(f"{_shapes(shapes)}: {error}") from None
     conditions = symbols_of(module)
     unknown = [str(s) for s in (conditions.symbols if conditions else ()) if s not in sizes]
-    if unknown:
+    if unknown and every:
         raise ShapeError(f"{_shapes(shapes)}: no input tells the size {', '.join(unknown)}")
     return sizes
 
@@ -198,4 +198,4 @@ class BindSizesPass(GraphPass):
         bind_sizes(op, sizes)
 
 
-__all__ = ["BindSizesPass", "check_open", "bind_sizes", "sizes_of", "symbols_of"]
+__all__ = ["BindSizesPass", "bind_sizes", "check_open", "sizes_of", "symbols_of"]
