@@ -81,6 +81,7 @@ _LAZY = {
     "load_program": "glow_runtime.load_program",
     "quantize": "glow_compiler.quantization",
     "quantize_dynamic": "glow_compiler.quantization",
+    "quantize_weights": "glow_compiler.weight_quantization",
 }
 
 
@@ -144,6 +145,7 @@ __all__ = [
     "profile",
     "quantize",
     "quantize_dynamic",
+    "quantize_weights",
     "save",
     "stop_gradient",
     "unroll",
