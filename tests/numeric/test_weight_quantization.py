@@ -60,7 +60,9 @@ def test_matmul_n_bits(options: dict[str, Any], most: float, tmp_path: Path) -> 
     floats = [t for t in exported.graph.initializer if t.data_type == TensorProto.FLOAT]
     assert max(np.prod(t.dims) for t in floats) <= INPUTS * HIDDEN // options.get("group", 32)
     session = ort.InferenceSession(tmp_path / "few.onnx", providers=["CPUExecutionProvider"])
-    np.testing.assert_allclose(session.run(None, {"x": x})[0], made, atol=1e-5 * np.abs(want).max())
+    np.testing.assert_allclose(
+        np.asarray(session.run(None, {"x": x})[0]), made, atol=1e-5 * np.abs(want).max()
+    )
     np.testing.assert_array_equal(glow.compile(tmp_path / "few.onnx").run({"x": x})["y"], made)
 
 
@@ -82,7 +84,7 @@ def test_points(tmp_path: Path) -> None:
         glow.save(g, tmp_path / "points.onnx")
         session = ort.InferenceSession(tmp_path / "points.onnx", providers=["CPUExecutionProvider"])
         want = x @ dequantize_blocks(codes, scales, points, levels=None, **form).T
-        np.testing.assert_allclose(session.run(None, {"x": x})[0], want, rtol=1e-4, atol=1e-4)
+        np.testing.assert_allclose(np.asarray(session.run(None, {"x": x})[0]), want, rtol=1e-4, atol=1e-4)
 
 
 def test_calibration(tmp_path: Path) -> None:

@@ -147,6 +147,16 @@ class LanguageModel:
         losses = [-log_probabilities(row)[t] for row, t in zip(rows, tokens[1:], strict=False)]
         return float(np.exp(np.mean(losses)))
 
+    def save(self, folder: str | Path) -> None:
+        """Write a model of a folder with its weights in few bits, so that they need not be rounded again.
+
+        The layout is GPTQ's. GlowError where no weights have few bits, or the folder cannot be written;
+        UnsupportedError for models that came from other files.
+        """
+        from glow_frontends.language.huggingface_save import save_folder
+
+        save_folder(self.files, Path(folder))
+
     def report(self) -> list[Report]:
         """The report of each program that was compiled."""
         return [p.report for p in self.programs.programs.values()]
