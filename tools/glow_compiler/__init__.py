@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     )
     from glow_compiler.speech_model import SpeechModel
     from glow_compiler.trainer import Trainer
+    from glow_compiler.weight_quantization import quantize_weights
     from glow_frontends.builder import GraphBuilder
     from glow_passes.quantize.schema import QuantizationError
     from glow_runtime.devices.device import Device
