@@ -33,9 +33,10 @@ def unpack(packed: Array, bits: int, count: int) -> Array:
     """The first `count` codes of `bits` in each row of bytes, lowest bits first."""
     if bits == 8:
         return packed[..., :count]
-    shifts = np.arange(0, 8, bits, dtype=np.uint8)
-    codes = (packed[..., None] >> shifts) & np.uint8((1 << bits) - 1)
-    return codes.reshape(*packed.shape[:-1], packed.shape[-1] * len(shifts))[..., :count]
+    codes = np.empty((*packed.shape, 8 // bits), np.uint8)
+    for place in range(8 // bits):
+        codes[..., place] = (packed >> np.uint8(bits * place)) & np.uint8((1 << bits) - 1)
+    return codes.reshape(*packed.shape[:-1], packed.shape[-1] * (8 // bits))[..., :count]
 
 
 def pack(codes: Array, bits: int) -> Array:
@@ -44,7 +45,10 @@ def pack(codes: Array, bits: int) -> Array:
     *lead, count = codes.shape
     padded = np.zeros((*lead, -(-count // each), each), np.uint8)
     padded.reshape(*lead, -1)[..., :count] = codes
-    return np.bitwise_or.reduce(padded << np.arange(0, 8, bits, dtype=np.uint8), axis=-1)
+    made = padded[..., 0].copy()
+    for place in range(1, each):
+        made |= padded[..., place] << np.uint8(bits * place)
+    return made
 
 
 def dequantize_blocks(

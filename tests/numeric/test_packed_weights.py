@@ -168,3 +168,29 @@ def test_damaged(name: str, packed: Path, tmp_path: Path) -> None:
     with pytest.raises(glow.GlowError) as caught:
         next(glow.LanguageModel(tmp_path).generate([1, 2], 1))
     assert message in str(caught.value) and str(tmp_path) in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("kind", "bits"), [("llama", 4), *(pytest.param(k, 8, marks=pytest.mark.slow) for k in ("gpt2", "phi3"))]
+)
+def test_saved(kind: str, bits: int, tmp_path: Path) -> None:
+    """What was rounded here and saved is the same when it is loaded, bit by bit."""
+    lms.written(tmp_path / "floats", kind)
+    model, prompt = glow.LanguageModel(tmp_path / "floats", weights=f"int{bits}"), lms.prompt_of(20)
+    model.save(tmp_path / "few")
+    again = glow.LanguageModel(tmp_path / "few")
+    assert isinstance(again.files.weights["0.q"](), Blocks)
+    np.testing.assert_array_equal(again.logits(prompt), model.logits(prompt))
+    before, after = (sum(f.stat().st_size for f in (tmp_path / n).iterdir()) for n in ("floats", "few"))
+    assert after < 0.7 * before
+
+
+def test_saving_what_cannot_be(tmp_path: Path, packed: Path) -> None:
+    lms.written(tmp_path / "floats", "llama")
+    floats = glow.LanguageModel(tmp_path / "floats")
+    with pytest.raises(glow.GlowError, match="no weights have few bits; load it with weights='int4'"):
+        floats.save(tmp_path / "few")
+    with pytest.raises(glow.GlowError, match="is not saved over its own files"):
+        floats.save(tmp_path / "floats")
+    with pytest.raises(glow.GlowError, match="few bits already; copy the folder"):
+        glow.LanguageModel(packed).save(tmp_path / "few")

@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     )
     from glow_compiler.speech_model import SpeechModel
     from glow_compiler.trainer import Trainer
+    from glow_compiler.weight_quantization import quantize_weights
     from glow_frontends.builder import GraphBuilder
     from glow_passes.quantize.schema import QuantizationError
     from glow_runtime.devices.device import Device
@@ -81,6 +82,7 @@ _LAZY = {
     "load_program": "glow_runtime.load_program",
     "quantize": "glow_compiler.quantization",
     "quantize_dynamic": "glow_compiler.quantization",
+    "quantize_weights": "glow_compiler.weight_quantization",
 }
 
 
@@ -144,6 +146,7 @@ __all__ = [
     "profile",
     "quantize",
     "quantize_dynamic",
+    "quantize_weights",
     "save",
     "stop_gradient",
     "unroll",

@@ -14,7 +14,7 @@ from glow_compiler.language_batching import GrowingText, RunningBatch, Told
 from glow_compiler.language_programs import LanguagePrograms
 from glow_compiler.language_text import Stream, Texts
 from glow_compiler.language_token import Piece, Token, piece_of, token_of
-from glow_compiler.language_weights import with_weights
+from glow_compiler.language_weights import importance_of, with_weights
 from glow_compiler.sampling import Sampling, choose, log_probabilities
 from glow_dialects.core.errors import GlowError
 from glow_dialects.core.types import Array
@@ -32,10 +32,11 @@ class LanguageModel:
     `path`: a folder of Hugging Face's, a .gguf file, or an .onnx model that takes past keys and values and
     gives present ones. `weights`: "stored", as the files have them, or "int8"
     or "int4", with a scale for each `group` of inputs; what meets weights of few bits has 8 bits itself,
-    unless `activations` is "f32". `backend`, `threads` and `options` as for `compile`. The caches hold
-    `capacity` tokens of each text (by default they grow up to what the model is made for). What they hold of
-    earlier texts is not computed again. GlowError for files that are missing or damaged, UnsupportedError
-    for architectures that are not known.
+    unless `activations` is "f32"; `calibration`: texts or lists of tokens such as the model will meet, by
+    which errors of rounding count more where activations are large. `backend`, `threads` and `options` as
+    for `compile`. The caches hold `capacity` tokens of each text (by default they grow up to what the model
+    is made for). What they hold of earlier texts is not computed again. GlowError for files that are missing
+    or damaged, UnsupportedError for architectures that are not known.
     """
 
     def __init__(
@@ -47,6 +48,7 @@ class LanguageModel:
         weights: str = "stored",
         group: int = 32,
         activations: str = "int8",
+        calibration: Sequence[Prompt] = (),
         capacity: int | None = None,
         **options: Any,
     ) -> None:
@@ -60,7 +62,7 @@ class LanguageModel:
         else:
             from glow_frontends.language import read_language_model
 
-            self.files = with_weights(read_language_model(path), weights, group)
+            self.files = _rounded(read_language_model(path), weights, group, calibration, made)
             rounded = activations == "int8"
             self.programs = LanguagePrograms(self.files, made, capacity, rounded=rounded)
         self.decoder = self.files.decoder
@@ -145,6 +147,16 @@ class LanguageModel:
         losses = [-log_probabilities(row)[t] for row, t in zip(rows, tokens[1:], strict=False)]
         return float(np.exp(np.mean(losses)))
 
+    def save(self, folder: str | Path) -> None:
+        """Write a model of a folder with its weights in few bits, so that they need not be rounded again.
+
+        The layout is GPTQ's. GlowError where no weights have few bits, or the folder cannot be written;
+        UnsupportedError for models that came from other files.
+        """
+        from glow_frontends.language.huggingface_save import save_folder
+
+        save_folder(self.files, Path(folder))
+
     def report(self) -> list[Report]:
         """The report of each program that was compiled."""
         return [p.report for p in self.programs.programs.values()]
@@ -202,6 +214,19 @@ def _kept_in(tokens: list[Token]) -> Told:
             tokens.append(told)
 
     return tell
+
+
+def _rounded(
+    files: LanguageFiles, weights: str, group: int, calibration: Sequence[Prompt], backend: Backend
+) -> LanguageFiles:
+    """The model with weights of few bits, if it is to have such."""
+    if isinstance(calibration, str):
+        raise GlowError("calibration is a list of texts or of lists of tokens, not one text")
+    if weights == "stored" or not calibration:
+        return with_weights(files, weights, group)
+    texts = Texts(files)
+    tokens = [texts.tokens(t) if isinstance(t, str) else [int(i) for i in t] for t in calibration]
+    return with_weights(files, weights, group, importance_of(files, tokens, backend))
 
 
 def _of_onnx(

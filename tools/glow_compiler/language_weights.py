@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING
@@ -10,20 +10,26 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from glow_dialects.core.errors import GlowError
+from glow_dialects.core.types import Array
 
 if TYPE_CHECKING:
+    from glow_backends.base import Backend
     from glow_frontends.language import LanguageFiles
     from glow_frontends.language.decoder import Weight
 
 _MATRICES = {"q", "k", "v", "o", "cross_q", "cross_k", "cross_v", "cross_o", "gate", "up", "down", "head"}
 """The weights of products with activations."""
+_LONGEST = 512
+"""Tokens that are looked at together."""
 
 
-def with_weights(files: LanguageFiles, weights: str, group: int) -> LanguageFiles:
+def with_weights(
+    files: LanguageFiles, weights: str, group: int, importance: Mapping[str, Array] | None = None
+) -> LanguageFiles:
     """The model with its matrices of few bits; those that have so few already stay as they are.
 
     Columns that are no whole number of groups stay floats. A matrix that is also the table of the tokens
-    stays there as it is stored.
+    stays there as it is stored. `importance`: by the name of a matrix, how much each of its inputs weighs.
     """
     bits = {"stored": 0, "int8": 8, "int4": 4}.get(weights)
     if bits is None:
@@ -35,11 +41,18 @@ def with_weights(files: LanguageFiles, weights: str, group: int) -> LanguageFile
     own = dict(files.weights)
     if "embed" in own:
         own.setdefault("head", own["embed"])
-    changed = {n: _few(own[n], bits, group) for n in own if n.rpartition(".")[2] in _MATRICES}
+    weigh = importance or {}
+    changed = {
+        n: _few(own[n], bits, group, weigh.get(f"{n}.weight"))
+        for n in own
+        if n.rpartition(".")[2] in _MATRICES
+    }
     return replace(files, weights=own | changed)
 
 
-def _few(weight: Callable[[], Weight], bits: int, group: int) -> Callable[[], Weight]:
+def _few(
+    weight: Callable[[], Weight], bits: int, group: int, importance: Array | None
+) -> Callable[[], Weight]:
     """The weight as blocks, made once."""
 
     @cache
@@ -50,7 +63,28 @@ def _few(weight: Callable[[], Weight], bits: int, group: int) -> Callable[[], We
         array = weight()
         if isinstance(array, Blocks) or array.shape[1] % group:
             return array
-        codes, scales = quantize_blocks(np.asarray(array), bits, group)
+        codes, scales = quantize_blocks(np.asarray(array), bits, group, importance)
         return Blocks(codes, scales, bits, group, array.shape[1], float(1 << (bits - 1)))
 
     return made
+
+
+def importance_of(files: LanguageFiles, texts: Sequence[Sequence[int]], backend: Backend) -> dict[str, Array]:
+    """The mean square of each input of the matrices over texts, by the matrix's name.
+
+    GlowError for tokens that the model does not have.
+    """
+    from glow_compiler.language_slots import check_tokens
+    from glow_compiler.weight_quantization import input_squares
+    from glow_frontends.language import Form, decoder_graph
+
+    check_tokens(texts, files.decoder.vocabulary)
+    stream = [token for text in texts for token in text]
+    count = min(files.decoder.places, _LONGEST, len(stream))
+    whole = [stream[i : i + count] for i in range(0, len(stream) - count + 1, count)]
+    graph = decoder_graph(files, Form(1, count, 1, count, every=True, rounded=False))
+    feeds = [
+        {"tokens": np.array([p], np.int32), "slots": np.zeros(1, np.int32), "starts": np.zeros(1, np.int32)}
+        for p in whole
+    ]
+    return input_squares(graph.module, feeds, backend)

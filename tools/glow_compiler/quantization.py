@@ -99,7 +99,7 @@ def _optimized(
 ) -> ModuleOp:
     module = opened(model, shapes, usual, feed).clone()
     try:
-        _run(module, OPTIMIZE)
+        run_passes(module, OPTIMIZE)
         check_open(module)
     except OpenSizes:
         return _optimized(model, usual, usual, feed)
@@ -142,7 +142,8 @@ def numbers_of(feed: Feed) -> dict[str, int]:
     return {name: int(a.item()) for name, a in arrays.items() if a.size == 1 and a.dtype.kind in "iub"}
 
 
-def _run(module: ModuleOp, passes: Sequence[ModulePass], ctx: Context | None = None) -> None:
+def run_passes(module: ModuleOp, passes: Sequence[ModulePass], ctx: Context | None = None) -> None:
+    """Apply passes one after the other."""
     ctx = ctx or context()
     for item in passes:
         item.apply(ctx, module)
@@ -286,7 +287,7 @@ def quantize_prepared(
     """Quantise an optimised module in place by a profile of it."""
     check_names(module, options.keep)
     convert(module, ranges, options, backend)
-    _run(module, (FoldConversionsPass(), CsePass(), FoldConversionsPass(), DcePass()))
+    run_passes(module, (FoldConversionsPass(), CsePass(), FoldConversionsPass(), DcePass()))
     for function in functions(module):
         for op in function.body.block.ops:
             for name in (ATTRIBUTE, CHANNELS, LOSS):
@@ -317,7 +318,7 @@ def convert(module: ModuleOp, ranges: Profile, options: QuantizeOptions, backend
         options.everything,
         **asdict(get_backend(backend).integer_gains()),
     )
-    _run(module, (quantizer,))
+    run_passes(module, (quantizer,))
 
 
 @dataclass(frozen=True)
@@ -476,7 +477,7 @@ def convert_floats(
     """
     module = prepared(model, shapes)
     check_names(module, keep)
-    _run(module, (ConvertFloatsPass(to, storage, tuple(keep)), CsePass(), DcePass()))
+    run_passes(module, (ConvertFloatsPass(to, storage, tuple(keep)), CsePass(), DcePass()))
     return module
 
 
@@ -487,5 +488,5 @@ def quantize_dynamic(model: Any, shapes: Mapping[str, Sequence[int]] | None = No
     the model cannot be loaded.
     """
     module = prepared(model, shapes)
-    _run(module, (QuantizeDynamicPass(), CsePass(), DcePass()))
+    run_passes(module, (QuantizeDynamicPass(), CsePass(), DcePass()))
     return module

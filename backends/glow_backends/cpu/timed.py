@@ -16,7 +16,7 @@ from glow_backends.cpu.program import CpuProgram, HostStepRunner
 from glow_backends.cpu.target import CpuTarget
 from glow_dialects.core.forks import ForkLock
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # a program that is known starts without the compiler's modules
     from glow_dialects.core.types import Array
 
 STAMP = "glow_stamp"

@@ -66,8 +66,9 @@ NAMES: dict[str, dict[str, str]] = {
     "starcoder2": _LLAMA | {"up": "mlp.c_fc", "down": "mlp.c_proj"},
 }
 """What weights are called, by architecture (`model_type`)."""
-_WHOLE = ("embed", "positions", "norm", "head")
-_FUSED = {
+WHOLE = ("embed", "positions", "norm", "head")
+"""Weights that are no layer's."""
+FUSED = {
     "gpt2": {"attn.c_attn": ("q", "k", "v")},
     "phi3": {"self_attn.qkv_proj": ("q", "k", "v"), "mlp.gate_up_proj": ("gate", "up")},
 }
@@ -146,7 +147,7 @@ def _weights(
 ) -> dict[str, Callable[[], Weight]]:
     """The weights under our names."""
     found: dict[str, Callable[[], Weight]] = {}
-    prefix, layers = _prefixes(kind)
+    prefix, layers = prefixes(kind)
 
     def add(ours: str, theirs: str) -> None:
         for ending in ("weight", "bias"):
@@ -156,12 +157,12 @@ def _weights(
                 found[ours if ending == "weight" else f"{ours}.bias"] = made
 
     for ours, theirs in NAMES[kind].items():
-        if ours in _WHOLE:
+        if ours in WHOLE:
             add(ours, theirs if ours == "head" else prefix + theirs)
             continue
         for layer in range(decoder.layers):
             add(f"{layer}.{ours}", f"{prefix}{layers}.{layer}.{theirs}")
-    for theirs, parts in _FUSED.get(kind, {}).items():
+    for theirs, parts in FUSED.get(kind, {}).items():
         for layer in range(decoder.layers):
             _split(found, tensors, f"{prefix}{layers}.{layer}.{theirs}", layer, parts, decoder)
     if config.get("tie_word_embeddings", kind in ("gemma", "gemma2", "gemma3_text", "gpt2")):
@@ -169,7 +170,8 @@ def _weights(
     return found
 
 
-def _prefixes(kind: str) -> tuple[str, str]:
+def prefixes(kind: str) -> tuple[str, str]:
+    """What stands before all names of weights, and the name of the list of layers."""
     return ("transformer.", "h") if kind == "gpt2" else ("model.", "layers")
 
 

@@ -69,7 +69,7 @@ class _Packed:
         codes = self._unpacked(words).T if self.awq else _unpacked(words.T, self.bits)
         rows = self._unpacked(points) if self.awq else _unpacked(points, self.bits)
         outputs, inputs = codes.shape
-        groups = len(scales)
+        groups, rows = len(scales), rows[:, :outputs]
         if scales.shape != (groups, outputs) or rows.shape != scales.shape or inputs % groups:
             raise GlowError(
                 f"{self.place}: '{self.base}': codes {codes.shape[::-1]}, points {rows.shape} and scales "

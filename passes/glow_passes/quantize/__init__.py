@@ -11,6 +11,7 @@ from glow_passes.quantize.instrument import InstrumentPass
 from glow_passes.quantize.match_qdq import MatchQdqPass
 from glow_passes.quantize.quantize import QuantizePass
 from glow_passes.quantize.quantize_dynamic import QuantizeDynamicPass
+from glow_passes.quantize.quantize_weights import QuantizeWeightsPass
 
 #: Every pass of quantisation. A test compares this tuple with the folder.
 QUANTIZE_PASSES: tuple[type[ModulePass], ...] = (
@@ -21,4 +22,5 @@ QUANTIZE_PASSES: tuple[type[ModulePass], ...] = (
     MatchQdqPass,
     QuantizePass,
     QuantizeDynamicPass,
+    QuantizeWeightsPass,
 )

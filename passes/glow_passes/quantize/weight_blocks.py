@@ -10,8 +10,8 @@ from glow_dialects.ops.dequantize_blocks import pack
 
 _SHRINKS = {4: (1.0, 0.95, 0.9, 0.85, 0.79), 8: (1.0,)}
 """How much of its largest number the range of a block holds: those that are tried."""
-_PIECE = 1 << 20
-"""Elements that are looked at together."""
+_PIECE = 1 << 16
+"""Elements that are looked at together, in a cache."""
 
 
 def quantize_blocks(
@@ -45,15 +45,23 @@ def _quantized(blocks: Array, bits: int, importance: Array) -> tuple[Array, Arra
     place = np.abs(blocks).argmax(-1)[..., None]
     # The largest number, with its sign, is at the end of the range that reaches further.
     peak = np.take_along_axis(blocks, place, -1)[..., 0] / np.float32(-half)
-    best = np.full(peak.shape, np.inf, np.float32)
-    codes, scales = np.empty(blocks.shape, np.uint8), np.zeros(peak.shape, np.float32)
+    best, scales = np.full(peak.shape, np.inf, np.float32), np.zeros(peak.shape, np.float32)
     for shrink in _SHRINKS[bits]:
         scale = (peak * np.float32(shrink)).astype(np.float16).astype(np.float32)
-        inverse = np.divide(1, scale, out=np.zeros_like(scale), where=scale != 0)
-        whole = np.clip(np.rint(blocks * inverse[..., None]), -half, half - 1)
-        error = (np.square(whole * scale[..., None] - blocks) * importance).sum(-1)
+        away = _rounded(blocks, scale, half)
+        away *= scale[..., None]
+        away -= blocks
+        away *= away
+        away *= importance
+        error = away.sum(-1)
         better = error < best
-        best = np.where(better, error, best)
-        scales = np.where(better, scale, scales)
-        codes = np.where(better[..., None], (whole + half).astype(np.uint8), codes)
-    return codes, scales
+        best, scales = np.where(better, error, best), np.where(better, scale, scales)
+    return (_rounded(blocks, scales, half) + half).astype(np.uint8), scales
+
+
+def _rounded(blocks: Array, scales: Array, half: int) -> Array:
+    """The whole numbers next to blocks over their scales."""
+    inverse = np.divide(1, scales, out=np.zeros_like(scales), where=scales != 0)
+    whole = blocks * inverse[..., None]
+    np.rint(whole, out=whole)
+    return np.clip(whole, -half, half - 1, out=whole)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from onnx import ModelProto, NodeProto, TensorProto, ValueInfoProto, helper
+from onnx import ModelProto, NodeProto, OperatorSetIdProto, TensorProto, ValueInfoProto, helper
 from xdsl.dialects.builtin import ModuleOp, StringAttr
 
 from glow_dialects.core.builder import taken_apart
@@ -29,6 +29,7 @@ from glow_dialects.ops.module import (
     functions,
 )
 from glow_dialects.reverse import described
+from glow_frontends.onnx.export.few_bits import keep_codes
 from glow_frontends.onnx.export.rule import Exporter, Rule
 from glow_frontends.onnx.export.rules import RULES
 from glow_frontends.onnx.export.unsigned import unsigned_activations
@@ -52,6 +53,7 @@ def export_model(module: ModuleOp, function: str = "main") -> ModelProto:
     matching = [f for f in functions(work) if f.sym_name.data == function]
     if not matching:
         raise GlowError(f"the module has no graph function @{function}")
+    keep_codes(matching[0])
     _decompose(matching[0], RULES)
     unsigned_activations(matching[0])
     exporter = Exporter()
@@ -89,10 +91,15 @@ def export_model(module: ModuleOp, function: str = "main") -> ModelProto:
     graph = helper.make_graph(exporter.nodes, name, inputs, outputs, exporter.initializers)
     return helper.make_model(
         graph,
-        opset_imports=[helper.make_opsetid("", OPSET)],
+        opset_imports=[helper.make_opsetid("", OPSET), *_domains(exporter.nodes)],
         ir_version=_IR_VERSION,
         producer_name="glow",
     )
+
+
+def _domains(nodes: list[NodeProto]) -> list[OperatorSetIdProto]:
+    """The domains beside ONNX's own."""
+    return [helper.make_opsetid(name, 1) for name in sorted({n.domain for n in nodes if n.domain})]
 
 
 def save_model(module: ModuleOp, path: Path, function: str = "main") -> None:

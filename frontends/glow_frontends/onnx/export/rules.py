@@ -48,6 +48,7 @@ from glow_dialects.ops.transpose import TransposeOp
 from glow_dialects.ops.trilu import TriluOp
 from glow_frontends.onnx.export.bounded_selection import RULES as PLACES_RULES
 from glow_frontends.onnx.export.elementwise import RULES as ELEMENTWISE_RULES
+from glow_frontends.onnx.export.few_bits import FEW_BITS_RULES
 from glow_frontends.onnx.export.nn import RULES as NN_RULES
 from glow_frontends.onnx.export.quantized import RULES as QUANTIZED_RULES
 from glow_frontends.onnx.export.rule import Exporter, Rule, element_dtype
@@ -277,4 +278,5 @@ RULES: dict[type[GraphOp], Rule] = {
     **NN_RULES,
     **PLACES_RULES,
     **QUANTIZED_RULES,
+    **FEW_BITS_RULES,
 }

@@ -1,0 +1,128 @@
+"""Models with weights of few bits as folders, in the layout of GPTQ, which many programs read."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from safetensors.numpy import save_file
+
+from glow_dialects.core.errors import GlowError, UnsupportedError
+from glow_dialects.core.types import Array
+from glow_dialects.ops.dequantize_blocks import unpack
+from glow_frontends.language.blocks import Blocks
+from glow_frontends.language.decoder import LanguageFiles
+from glow_frontends.language.huggingface import FUSED, NAMES, WHOLE, prefixes, read_json
+from glow_frontends.language.safetensors import folder_tensors
+
+
+def save_folder(files: LanguageFiles, target: Path) -> None:
+    """Write a model that came from a folder, with its blocks of codes, and the files of its texts.
+
+    UnsupportedError for models that came from elsewhere, GlowError where nothing is in few bits, where the
+    target is the source, or cannot be written.
+    """
+    source = Path(files.source)
+    if not source.is_dir():
+        raise UnsupportedError(f"{source}: only models of Hugging Face's folders are saved as such")
+    if target.resolve() == source.resolve():
+        raise GlowError(f"{target}: a model is not saved over its own files")
+    config = read_json(source / "config.json")
+    tensors = folder_tensors(source)
+    if config.get("quantization_config"):
+        raise GlowError(f"{source}: its weights have few bits already; copy the folder")
+    kept: dict[str, Array] = dict.fromkeys(tensors, np.empty(0))
+    packed: list[Blocks] = []
+    for theirs, ours in _matrices(str(config["model_type"]), files):
+        parts = [files.weights[name]() for name in ours]
+        blocks = [p for p in parts if isinstance(p, Blocks)]
+        if len(blocks) != len(parts):
+            continue
+        kept.pop(f"{theirs}.weight", None)
+        kept |= {f"{theirs}.{ending}": part for ending, part in _stored(_joined(blocks)).items()}
+        packed += blocks
+    if not packed:
+        raise GlowError(f"{source}: no weights have few bits; load it with weights='int4' or 'int8'")
+    kept |= {name: tensors[name]() for name in kept if name in tensors}
+    config["quantization_config"] = _settings(packed[0])
+    if "lm_head.qweight" in kept:
+        config["tie_word_embeddings"] = False
+    _write(source, target, config, kept)
+
+
+def _write(source: Path, target: Path, config: Mapping[str, Any], tensors: Mapping[str, Array]) -> None:
+    try:
+        target.mkdir(parents=True, exist_ok=True)
+        save_file({n: np.ascontiguousarray(t) for n, t in tensors.items()}, target / "model.safetensors")
+        (target / "config.json").write_text(json.dumps(config, indent=2), encoding="utf-8")
+        for name in ("generation_config", "tokenizer", "tokenizer_config"):
+            with suppress(FileNotFoundError):
+                shutil.copy(source / f"{name}.json", target)
+        with suppress(FileNotFoundError):
+            shutil.copy(source / "chat_template.jinja", target)
+    except OSError as error:
+        raise GlowError(f"{target}: {error.strerror or error}") from None
+
+
+def _matrices(kind: str, files: LanguageFiles) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Their name of each matrix, and ours of its parts."""
+    prefix, layers = prefixes(kind)
+    names, fused = NAMES[kind], FUSED.get(kind, {})
+    inside = {part for parts in fused.values() for part in parts}
+    if "head" in files.weights:
+        yield "lm_head", ("head",)
+    for layer in range(files.decoder.layers):
+        place = f"{prefix}{layers}.{layer}"
+        for ours, theirs in names.items():
+            if ours not in (*WHOLE, *inside) and f"{layer}.{ours}" in files.weights:
+                yield f"{place}.{theirs}", (f"{layer}.{ours}",)
+        for theirs, parts in fused.items():
+            yield f"{place}.{theirs}", tuple(f"{layer}.{part}" for part in parts)
+
+
+def _joined(blocks: list[Blocks]) -> Blocks:
+    """The parts of a fused matrix, one behind the other."""
+    first = blocks[0]
+    codes, scales = (np.concatenate([getattr(b, n) for b in blocks]) for n in ("codes", "scales"))
+    return Blocks(codes, scales, first.bits, first.block, first.depth, first.point)
+
+
+def _stored(blocks: Blocks) -> dict[str, Array]:
+    """The parts of a matrix, as `packed_weights` reads them."""
+    bits, (outputs, inputs) = blocks.bits, blocks.shape
+    codes = unpack(blocks.codes, bits, inputs)
+    groups = inputs // blocks.block
+    # Points are stored less one.
+    points = np.full((groups, outputs), int(blocks.point) - 1, np.uint8)
+    return {
+        "qweight": np.ascontiguousarray(_words(codes, bits).T),
+        "qzeros": _words(points, bits),
+        "scales": blocks.scales.T.astype(np.float16),
+        "g_idx": (np.arange(inputs) // blocks.block).astype(np.int32),
+    }
+
+
+def _words(codes: Array, bits: int) -> Array:
+    """Codes along the last axis in words of 32 bits, lowest bits first; zeros fill the last."""
+    each = 32 // bits
+    full = np.zeros((len(codes), -(-codes.shape[1] // each) * each), np.uint32)
+    full[:, : codes.shape[1]] = codes
+    parts = full.reshape(len(codes), -1, each) << (np.arange(each, dtype=np.uint32) * np.uint32(bits))
+    return np.bitwise_or.reduce(parts, axis=2).view(np.int32)
+
+
+def _settings(blocks: Blocks) -> dict[str, Any]:
+    return {
+        "quant_method": "gptq",
+        "bits": blocks.bits,
+        "group_size": blocks.block,
+        "sym": True,
+        "desc_act": False,
+        "lm_head": True,
+        "checkpoint_format": "gptq",
+    }
