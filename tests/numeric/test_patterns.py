@@ -80,6 +80,11 @@ def windows(x: SSAValue) -> SliceOp:
     return SliceOp(x, starts=(1, 0), ends=(3, 3), steps=(1, 1))
 
 
+def turned(g: Graph, rows: int, columns: int) -> SSAValue:
+    """A matrix transposed."""
+    return g.b(TransposeOp(g.input(data(rows, columns)), permutation=(1, 0)))
+
+
 def rows_times_matrix(g: Graph) -> SSAValue:
     """Each row of a tensor by one matrix."""
     x, w = g.input(data(3, 2, 4)), g.constant(data(4, 5))
@@ -144,6 +149,12 @@ PATTERNS: dict[str, tuple[Make, str]] = {
         lambda g: g.b(ReduceMeanOp(g.b(SplatOp(results=tensor((2, 3), f32), value=2.0)), axes=(1,))), "splat",
     ),
     "sums rows_times_matrix": (rows_times_matrix, "reshape matmul slice slice slice concat"),
+    "transposes below_concat": (
+        lambda g: g.b(ConcatOp([turned(g, 2, 3), turned(g, 4, 3)], axis=1)), "concat transpose",
+    ),
+    "transposes below_slice": (
+        lambda g: g.b(SliceOp(turned(g, 4, 3), starts=(1, 0), ends=(3, 2), steps=(1, 1))), "slice transpose",
+    ),
 }  # fmt: skip
 
 
