@@ -26,6 +26,7 @@ from glow_dialects.ops.insert import InsertOp
 from glow_dialects.ops.literal import LiteralOp
 from glow_dialects.ops.matmul import MatmulOp
 from glow_dialects.ops.max_pool import MaxPoolOp
+from glow_dialects.ops.module import ConstantOp
 from glow_dialects.ops.pad import PadOp
 from glow_dialects.ops.reduce import ReduceMeanOp, ReduceSumOp
 from glow_dialects.ops.reshape import ReshapeOp
@@ -170,3 +171,18 @@ def test_pattern(name: str) -> None:
     assert g.ops() == left.split()
     for have, value in zip(g.run(), want, strict=True):
         np.testing.assert_allclose(have, value, rtol=1e-5, atol=1e-5)
+
+
+def test_batch_norm_rounds_once() -> None:
+    """Weights of half precision are multiplied by factors that were not rounded themselves."""
+    g = Graph()
+    w, statistics = data(4, 3, 3, 3).astype(np.float16), [data(4).astype(np.float16) for _ in range(4)]
+    x = g.input(data(1, 3, 6, 6).astype(np.float16))
+    linear = g.b(ConvOp(x, g.constant(w), strides=(1, 1), pads=(0, 0, 0, 0), dilations=(1, 1)))
+    g.save(g.b(BatchNormOp(linear, *map(g.constant, statistics), epsilon=1e-5)))
+    SimplifyPass(only=("fold_batch_norm",)).apply(context(), g.module)
+    scale, _, _, variance = (a.astype(np.float32) for a in statistics)
+    factor = scale / np.sqrt(variance + np.float32(1e-5))
+    want = (w.astype(np.float32) * factor.reshape(4, 1, 1, 1)).astype(np.float16)
+    constants = [op.array() for op in g.module.ops if isinstance(op, ConstantOp)]
+    assert any(a is not None and a.shape == w.shape and np.array_equal(a, want) for a in constants)
