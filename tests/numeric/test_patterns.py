@@ -11,7 +11,7 @@ from graph_runner import Graph
 from xdsl.dialects.builtin import f32
 from xdsl.ir import SSAValue
 
-from glow_dialects.core.types import Array, tensor
+from glow_dialects.core.types import Array, dtype_of, element_type, tensor
 from glow_dialects.dialects import context
 from glow_dialects.ops.activation import ClipOp
 from glow_dialects.ops.arithmetic import AddOp, DivOp, MulOp
@@ -186,3 +186,46 @@ def test_batch_norm_rounds_once() -> None:
     want = (w.astype(np.float32) * factor.reshape(4, 1, 1, 1)).astype(np.float16)
     constants = [op.array() for op in g.module.ops if isinstance(op, ConstantOp)]
     assert any(a is not None and a.shape == w.shape and np.array_equal(a, want) for a in constants)
+
+
+#: The types that hold every value of a type.
+LOSSLESS = {
+    "bool": "bool int8 uint8 int32 int64 float16 float32 float64",
+    "int8": "int8 int32 int64 float16 float32 float64",
+    "uint8": "uint8 int32 int64 float16 float32 float64",
+    "int32": "int32 int64 float64",
+    "int64": "int64 float64",  # as NumPy has it
+    "float16": "float16 float32 float64",
+    "bfloat16": "bfloat16 float32 float64",
+    "float32": "float32 float64",
+    "float64": "float64",
+}
+WHOLE = ("int8", "uint8", "int32", "int64")
+
+
+@pytest.mark.parametrize("source", LOSSLESS)
+def test_conversions_of_conversions(source: str) -> None:
+    """The first of two goes where it loses nothing; booleans ask for zero, floats saturate where ints wrap."""
+    dtype = dtype_of(element_type(source))
+    numbers = np.array([0, 1, -1, 3, 100, 0.5, -2.75, 1e5]).astype(
+        np.float64 if "float" in source else np.int64
+    )
+    for middle in LOSSLESS:
+        for target in LOSSLESS:
+            g = Graph()
+            x = g.input(numbers.astype(dtype))
+            for kind in (middle, target):
+                x = g.b(CastOp(x, results=tensor((8,), element_type(kind))))
+            g.save(x)
+            with np.errstate(all="ignore"):
+                want = g.run()[0]
+                SimplifyPass(only=("casts",)).apply(context(), g.module)
+                DcePass().apply(context(), g.module)
+                have = g.run()[0]
+            wraps = source in WHOLE and target in WHOLE and middle not in WHOLE
+            folds = middle in LOSSLESS[source].split() and "bool" not in (source, target) and not wraps
+            count = (
+                0 if folds and source == target else 1 if folds else (middle != source) + (target != middle)
+            )
+            assert len(g.ops()) == count, (source, middle, target, g.ops())
+            np.testing.assert_array_equal(have, want, err_msg=f"{source}, {middle}, {target}")
