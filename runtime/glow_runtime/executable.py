@@ -404,6 +404,9 @@ class Executable:
                 shape.append(array.shape[index] if free and array is not None else dim or 0)
             if array is not None and signature.kind == "unranked":
                 shape = list(array.shape)
+            if array is not None and None in signature.shape and array.shape != tuple(shape):
+                where = f"input '{signature.name}' has shape {array.shape}"
+                raise BindingError(f"{where}, expected {signature.named_shape}")
             expected.append(Port(signature.name, tuple(shape), signature.dtype))
         return self._checked(expected, arrays)
 

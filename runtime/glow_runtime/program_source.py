@@ -32,6 +32,13 @@ class Signature:
     #: What the model calls its dimensions, "" where it has no name for one; equal names are equal sizes.
     names: tuple[str, ...] = ()
 
+    @property
+    def named_shape(self) -> str:
+        """The shape with the names of symbolic dimensions: (N, 3, 224, 224)."""
+        names = self.names or ("",) * len(self.shape)
+        shown = [n or "?" if d is None else str(d) for d, n in zip(self.shape, names, strict=True)]
+        return f"({', '.join(shown)}{',' if len(shown) == 1 else ''})"
+
     def __str__(self) -> str:
         dims = ", ".join("?" if d is None else str(d) for d in self.shape)
         return f"{self.name}: {self.dtype}[{dims}]" if self.kind == "tensor" else f"{self.name}: {self.kind}"

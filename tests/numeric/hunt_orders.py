@@ -17,9 +17,10 @@ import sys
 from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass
+from dataclasses import MISSING, dataclass, fields
 from functools import cache
 from pathlib import Path
+from typing import Any, cast
 
 import numpy as np
 from card_runner import SAMPLES, graph_of
@@ -72,9 +73,10 @@ class Case:
 
 @cache
 def passes_of(level: Level) -> tuple[ModulePass, ...]:
-    """The passes of a level that keep a program's meaning."""
+    """The passes of a level that keep a program's meaning, and need nothing but the program."""
     kinds = (k for n, k in sorted(every_pass().items()) if n not in LEFT_OUT)
-    return tuple(k() for k in kinds if issubclass(k, LevelPass) and level is k.LEVEL)
+    there = [k for k in kinds if issubclass(k, LevelPass) and level is k.LEVEL]
+    return tuple(k() for k in there if not any(f.default is MISSING for f in fields(cast(Any, k))))
 
 
 def case_of(rng: random.Random) -> Case:

@@ -347,3 +347,12 @@ def test_recurrent_layers_of_any_length() -> None:
     for length, batch in ((12, 1), (40, 1), (41, 1), (100, 1), (40, 2), (37, 3), (5, 9)):
         x = {"x": rng.standard_normal((length, batch, 4)).astype(np.float32)}
         _close(net.run(x), reference.run(x))
+
+
+@pytest.mark.parametrize("shape", [(2, 9), (2,), (2, 8, 1)])
+def test_wrong_shapes_are_told_by_dimension(shape: tuple[int, ...]) -> None:
+    """An open dimension is shown by its name, not as the size that the caller happened to give."""
+    x, y = (helper.make_tensor_value_info(n, TensorProto.FLOAT, ["N", 8]) for n in "xy")
+    net = glow.compile(_model([_node("Relu", "x", "y")], [x], [y], {}))
+    with pytest.raises(glow.BindingError, match=r"input 'x' has shape .*, expected \(N, 8\)"):
+        net.run({"x": np.zeros(shape, np.float32)})

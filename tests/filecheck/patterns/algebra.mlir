@@ -1,5 +1,8 @@
 // RUN: glow-opt %s -p 'glow-simplify{only=algebra}' | filecheck %s
 
+glow.placeholder @signs input : tensor<2x2xf32>
+glow.placeholder @other input : tensor<2x2xf32>
+glow.placeholder @signed output : tensor<2x2xf32>
 glow.placeholder @x input : tensor<2x3xf32>
 glow.placeholder @i input : tensor<2x3xi32>
 glow.placeholder @y output : tensor<2x3xf32>
@@ -76,4 +79,35 @@ glow.func @no_limits {
   %a = glow.max %low, %x : (tensor<f32>, tensor<2x3xf32>) -> tensor<2x3xf32>
   %b = glow.min %a, %high : (tensor<2x3xf32>, tensor<f32>) -> tensor<2x3xf32>
   glow.save %b to @y : tensor<2x3xf32>
+}
+
+// CHECK-LABEL: glow.func @zeros
+glow.func @zeros {
+  %v = glow.get @signs : tensor<2x2xf32>
+  %z = glow.splat {value = 0.000000e+00 : f64} : () -> tensor<2x2xf32>
+  // CHECK-NEXT: %v = glow.get @signs
+  // CHECK-NEXT: glow.save %v
+  %a = glow.add %v, %z : (tensor<2x2xf32>, tensor<2x2xf32>) -> tensor<2x2xf32>
+  %b = glow.sub %a, %z : (tensor<2x2xf32>, tensor<2x2xf32>) -> tensor<2x2xf32>
+  glow.save %b to @signed : tensor<2x2xf32>
+}
+
+// CHECK-LABEL: glow.func @differences
+glow.func @differences {
+  %v = glow.get @signs : tensor<2x2xf32>
+  %c = glow.get @other : tensor<2x2xf32>
+  %t = glow.splat {value = 3.000000e+00 : f64} : () -> tensor<2x2xf32>
+  // A constant that is subtracted is added negated.
+  // CHECK: [[t:%.*]] = glow.splat {value = -3.000000e+00 : f64}
+  // CHECK-NEXT: [[a:%.*]] = glow.add %v, [[t]]
+  %a = glow.sub %v, %t : (tensor<2x2xf32>, tensor<2x2xf32>) -> tensor<2x2xf32>
+  // CHECK-NEXT: [[b:%.*]] = glow.add [[a]], %c
+  %n = glow.neg %c : (tensor<2x2xf32>) -> tensor<2x2xf32>
+  %b = glow.sub %a, %n : (tensor<2x2xf32>, tensor<2x2xf32>) -> tensor<2x2xf32>
+  // CHECK-NEXT: [[r:%.*]] = glow.relu [[b]]
+  // CHECK-NEXT: glow.save [[r]]
+  %r = glow.relu %b : (tensor<2x2xf32>) -> tensor<2x2xf32>
+  %m = glow.neg %r : (tensor<2x2xf32>) -> tensor<2x2xf32>
+  %o = glow.neg %m : (tensor<2x2xf32>) -> tensor<2x2xf32>
+  glow.save %o to @signed : tensor<2x2xf32>
 }

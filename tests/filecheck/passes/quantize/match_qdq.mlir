@@ -1,6 +1,8 @@
 // RUN: glow-opt %s -p glow-match-qdq | filecheck %s
 
 glow.constant @w = #glow.bits<"0x01FE0304", tensor<2x2x!quant.uniform<i8:f32, 0.25>>>
+glow.placeholder @stacked input : tensor<2x3x2x!quant.uniform<i8:f32, 0.5:3>>
+glow.placeholder @stack_result output : tensor<2x3x2xf32>
 glow.placeholder @q input : tensor<3x2x!quant.uniform<i8:f32, 0.5:3>>
 glow.placeholder @other input : tensor<3x2x!quant.uniform<i8:f32, 0.5:3>>
 glow.placeholder @v input : tensor<2x2xf32>
@@ -166,4 +168,18 @@ glow.func @gate {
   %p = glow.mul %x, %u : (tensor<3x2xf32>, tensor<3x2xf32>) -> tensor<3x2xf32>
   %y = glow.quantize %p : (tensor<3x2xf32>) -> tensor<3x2x!quant.uniform<i8:f32, 1.0:-5>>
   glow.save %y to @y : tensor<3x2x!quant.uniform<i8:f32, 1.0:-5>>
+}
+
+// A stack of matrices by one constant matrix is one product of all rows.
+// CHECK-LABEL: glow.func @stack
+// CHECK: [[s:%.*]] = glow.reshape %s
+// CHECK-NEXT: [[p:%.*]] = glow.quantized_fully_connected [[s]]
+// CHECK-NEXT: glow.reshape [[p]] : (tensor<6x2xf32>) -> tensor<2x3x2xf32>
+glow.func @stack {
+  %s = glow.get @stacked : tensor<2x3x2x!quant.uniform<i8:f32, 0.5:3>>
+  %w = glow.get @w : tensor<2x2x!quant.uniform<i8:f32, 0.25>>
+  %x = glow.dequantize %s : (tensor<2x3x2x!quant.uniform<i8:f32, 0.5:3>>) -> tensor<2x3x2xf32>
+  %v = glow.dequantize %w : (tensor<2x2x!quant.uniform<i8:f32, 0.25>>) -> tensor<2x2xf32>
+  %p = glow.batch_matmul %x, %v : (tensor<2x3x2xf32>, tensor<2x2xf32>) -> tensor<2x3x2xf32>
+  glow.save %p to @stack_result : tensor<2x3x2xf32>
 }
