@@ -67,9 +67,11 @@ def test_sums(samples: int, trees: int, targets: int, dtype: str, missing: bool,
     features, splits, left, weights, roots = random_trees(rng, trees, 6, targets, 7)
     features = features if missing else np.where(features < 0, -1 - features, features)
     tables = [features, splits.astype(real), left, weights.astype(real), roots]
-    spec = TreesSpec(samples, 6, trees, targets, 7, missing, dtype)
+    packed = pack_trees(tables)
+    form = missing, packed.bits, packed.wide, 256
+    spec = TreesSpec(samples, 6, trees, targets, 7, *form, dtype)
     results = [((samples, targets), np.dtype(real))]
-    (got,) = run_kernel(emit_trees, spec, results, [x, *pack_trees(spec, tables)], threads)
+    (got,) = run_kernel(emit_trees, spec, results, [x, packed.nodes, packed.weights, packed.roots], threads)
     np.testing.assert_allclose(got, descended(x, tables), rtol=1e-4, atol=1e-4)
 
 

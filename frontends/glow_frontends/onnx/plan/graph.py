@@ -8,7 +8,7 @@ the next stage is specialised on these) or run on the host. Stages are kept by w
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -23,9 +23,10 @@ from glow_frontends.onnx.importer import Source, weights_of
 from glow_frontends.onnx.model import sort_nodes, uses
 from glow_frontends.onnx.plan.control import CONTROL
 from glow_frontends.onnx.plan.forms import Form, form_of, known_form
-from glow_frontends.onnx.plan.host import HostNode, host_node
+from glow_frontends.onnx.plan.host import HostNode, PreparedNode, host_node
 from glow_frontends.onnx.plan.label_tables import split_labels
-from glow_frontends.onnx.plan.stage import Compile, Need, Ports, Stage, Values, import_stage
+from glow_frontends.onnx.plan.stage import Compile, Ending, Need, Ports, Stage, Values, import_stage
+from glow_frontends.onnx.scope import FAILURES
 from glow_frontends.onnx.values import AnyValue
 
 #: Contents of larger arrays are never part of a specialisation.
@@ -97,6 +98,33 @@ class GraphPlan:
             contents.update(stage.fixed)
             left = self._without_program(stage, everything, contents, informed)
         return [self._output(name, everything) for name in self.outputs]
+
+    def ended(self, values: Mapping[str, Array], first: Stage) -> dict[str, AnyValue] | None:
+        """The outputs by name, where only functions of single results follow the `first` stage; None where
+        more does, or where one of them refuses what it gets, which `run` explains."""
+        if first.ending is False:
+            first.ending = self._ending(first)
+        try:
+            return None if first.ending is None else first.ending.run(values)
+        except FAILURES:
+            return None
+
+    def _ending(self, stage: Stage) -> Ending | None:
+        """What follows a compiled stage, where that is nothing but prepared nodes."""
+        hosts = {index: self.host(index) for index in stage.left if index in stage.needs}
+        if stage.program is None or stage.left != tuple(hosts) or stage.fixed:
+            return None
+        made: dict[str, tuple[str, Callable[[Array], AnyValue] | None]] = {}
+        made |= {n: (s, None) for n, s in stage.results.items() if isinstance(s, str)}
+        for index, node in hosts.items():
+            source = stage.results.get(node.node.input[0])
+            if not stage.needs[index].host or not isinstance(node, PreparedNode) or not isinstance(source, str):
+                return None
+            made[node.node.output[0]] = source, node.function
+        inputs = [(symbol, name) for symbol, (name, part) in stage.inputs.items() if part is None]
+        if len(inputs) < len(stage.inputs) or not made.keys() >= set(self.outputs):
+            return None
+        return Ending(stage.program, inputs, [(name, *made[name]) for name in self.outputs])
 
     def _output(self, name: str, values: Values) -> AnyValue:
         if name in self.weights:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 import numpy as np
 from onnx import NodeProto
@@ -58,6 +58,25 @@ class Prefix:
     count: str
 
 
+@dataclass(frozen=True)
+class Ending:
+    """A program of all of a model but for functions of single results of it, which make maps and strings.
+
+    For a network of one stage that is all there is to a run, at little cost: classifiers of a few samples.
+    """
+
+    program: Runner
+    #: Symbols of the program's inputs, and the values that they are.
+    inputs: list[tuple[str, str]]
+    #: Names of outputs, of the program's results that they are, and what makes them of these.
+    outputs: list[tuple[str, str, Callable[[Array], AnyValue] | None]]
+
+    def run(self, values: Mapping[str, Array]) -> dict[str, AnyValue]:
+        """The model's outputs by name."""
+        results = self.program.run({symbol: values[name] for symbol, name in self.inputs})
+        return {n: results[s] if make is None else make(results[s]) for n, s, make in self.outputs}
+
+
 @dataclass
 class Stage:
     """A program (None where nothing is to be computed), what it reads and gives, and what it leaves."""
@@ -73,6 +92,8 @@ class Stage:
     inputs: dict[str, tuple[str, int | None]] = field(default_factory=dict[str, tuple[str, int | None]])
     #: Values as the symbols of outputs that they are made of.
     results: dict[str, Any] = field(default_factory=dict[str, Any])
+    #: What follows it, where that is simple; False until it is known.
+    ending: Ending | Literal[False] | None = False
     #: Values that follow from what the stage is specialised on.
     fixed: dict[str, Array] = field(default_factory=dict[str, Array])
 

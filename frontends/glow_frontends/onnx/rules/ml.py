@@ -11,9 +11,9 @@ import numpy as np
 from glow_dialects.core.types import Array
 from glow_dialects.ops.activation import SigmoidOp
 from glow_dialects.ops.arg_reduce import ArgMaxOp
-from glow_dialects.ops.arithmetic import AddOp, DivOp, MulOp, SubOp
-from glow_dialects.ops.compare import CmpEqOp, CmpGtOp
-from glow_dialects.ops.logic import IsNanOp
+from glow_dialects.ops.arithmetic import AddOp, DivOp, MaxOp, MulOp, SubOp
+from glow_dialects.ops.compare import CmpEqOp, CmpGeOp, CmpGtOp, CmpLeOp
+from glow_dialects.ops.logic import AndOp, IsNanOp
 from glow_dialects.ops.reduce import ReduceMaxOp, ReduceSumOp
 from glow_dialects.ops.select import SelectOp
 from glow_dialects.ops.softmax import SoftmaxOp
@@ -32,6 +32,8 @@ from glow_frontends.onnx.values import Value, dtype_of_value, rank, shape
 FLOAT = np.dtype(np.float32)
 #: A LabelEncoder of at most this many numeric keys is compiled as comparisons.
 MAX_COMPARED = 64
+#: Integer keys of a LabelEncoder are the places of a table that is at most so many times as long.
+MAX_SPREAD = 64
 
 
 def array_feature_extractor(g: Emitter, n: Node) -> Value:
@@ -179,10 +181,44 @@ def label_encoder(g: Emitter, n: Node) -> Value:
             matches = g(IsNanOp, x) if is_nan else g(CmpEqOp, x, np.array(key, dtype_of_value(x)))
             out = g(SelectOp, matches, np.array(value), out)
         return out
+    if numeric:
+        return _looked_up(g, x, keys.astype(dtype_of_value(x)), values, default)
     (array,) = inputs_of(n, 1)
     table = dict(zip(keys.tolist(), values.tolist(), strict=True))
     default_item: Any = default.reshape(-1)[0]
     return _mapped(array, table, default_item, values.dtype)
+
+
+def _looked_up(g: Emitter, x: Value, keys: Array, values: Array, default: Array) -> Value:
+    """The values of many numeric keys: by their distance from the least where they are dense integers,
+    by halving the sorted ones otherwise."""
+    keys, order = np.unique(keys, return_index=True)  # NaN, if it is a key, is the last
+    values = values[order]
+    low, high = keys[0], keys[-1]
+    if keys.dtype.kind in "iu" and int(high) - int(low) < MAX_SPREAD * keys.size:
+        table = np.full(int(high) - int(low) + 2, default, values.dtype)
+        table[(keys - low).astype(np.int64)] = values
+        place = g(SubOp, g(MaxOp, x, g.like(low, x)), g.like(low, x))
+        inside = g(AndOp, g(CmpGeOp, x, g.like(low, x)), g(CmpLeOp, x, g.like(high, x)))
+        place = g(SelectOp, inside, cast_to(g, place, np.dtype(np.int64)), np.array(len(table) - 1))
+        return take(g, table, place, 0)
+    is_nan = keys.dtype.kind == "f" and bool(np.isnan(high))
+    numbers = keys[:-1] if is_nan else keys
+    step = 1 << (numbers.size.bit_length() - 1)
+    filled, results = (_filled(a, 2 * step) for a in (numbers, values[: numbers.size]))
+    place: Value = np.array(0)
+    while step:
+        further = g(AddOp, place, np.array(step))
+        place = g(SelectOp, g(CmpLeOp, take(g, filled, further, 0), x), further, place)
+        step //= 2
+    known = g(CmpEqOp, take(g, filled, place, 0), x)
+    out = g(SelectOp, known, take(g, results, place, 0), default)
+    return g(SelectOp, g(IsNanOp, x), np.array(values[-1]), out) if is_nan else out
+
+
+def _filled(items: Array, size: int) -> Array:
+    """Items, and the last of them as often as makes `size`."""
+    return np.append(items, np.full(size - items.size, items[-1]))
 
 
 def _default(n: Node, values: Array) -> Array:
