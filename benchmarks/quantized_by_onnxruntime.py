@@ -135,7 +135,7 @@ def measure(path: Path, feed: Feed) -> dict[str, float]:
 
 
 def timed(calls: Sequence[Callable[[], Any]]) -> list[float]:
-    """Microseconds of processor time of the fastest, over rounds in turn: other programs disturb these least."""
+    """Microseconds of processor time of the fastest, over rounds in turn: others disturb these least."""
     best, repeats = [float("inf")] * len(calls), [1] * len(calls)
     for _ in range(ROUNDS):
         for i, call in enumerate(calls):

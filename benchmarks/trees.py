@@ -38,7 +38,9 @@ def _data() -> Data:
     return x, y.astype(np.float32), np.digitize(y, [-0.7, 0.7])
 
 
-def _scikit(name: str, double: bool = False, classes: bool = False, **options: Any) -> Callable[[Data, Path], None]:
+def _scikit(
+    name: str, double: bool = False, classes: bool = False, **options: Any
+) -> Callable[[Data, Path], None]:
     def write(data: Data, path: Path) -> None:
         from skl2onnx import to_onnx
         from sklearn import ensemble, tree
@@ -47,10 +49,8 @@ def _scikit(name: str, double: bool = False, classes: bool = False, **options: A
         x, y, labels = data
         model = kind(random_state=0, **options).fit(x, labels if classes else y)
         example = x[:1].astype(np.float64) if double else x[:1]
-        # Above version 3 of ai.onnx.ml splits and samples are doubles.
-        opsets = {**OPSETS, "ai.onnx.ml": 3}
         extra = {"options": {id(model): {"zipmap": False}}} if classes else {}
-        onnx.save(to_onnx(model, example, target_opset=opsets, **extra), path)
+        onnx.save(to_onnx(model, example, target_opset=OPSETS, **extra), path)
 
     return write
 
@@ -80,7 +80,10 @@ def _xgboost(classes: bool = False, **options: Any) -> Callable[[Data, Path], No
         x, y, labels = data
         kind = XGBClassifier if classes else XGBRegressor
         model = kind(random_state=0, n_jobs=1, **options).fit(x, labels if classes else y)
-        onnx.save(convert_xgboost(model, initial_types=[("x", FloatTensorType([None, WIDTH]))], target_opset=15), path)
+        onnx.save(
+            convert_xgboost(model, initial_types=[("x", FloatTensorType([None, WIDTH]))], target_opset=15),
+            path,
+        )
 
     return write
 
@@ -103,14 +106,12 @@ MODELS: dict[str, Callable[[Data, Path], None]] = {
     "random forest": _scikit("RandomForestRegressor", n_estimators=100),
     "random forest, depth 8": _scikit("RandomForestRegressor", n_estimators=100, max_depth=8),
     "random forest, classes": _scikit("RandomForestClassifier", classes=True, n_estimators=100),
-    "random forest, f64": _scikit("RandomForestRegressor", True, n_estimators=50),
     "random forest, classes, f64": _scikit("RandomForestClassifier", True, True, n_estimators=50),
     "extra trees": _scikit("ExtraTreesClassifier", classes=True, n_estimators=50),
     "gradient boosting": _scikit("GradientBoostingRegressor", n_estimators=200),
     "gradient boosting, classes": _scikit("GradientBoostingClassifier", classes=True, n_estimators=60),
     "histograms": _scikit("HistGradientBoostingRegressor"),
     "histograms, classes": _scikit("HistGradientBoostingClassifier", classes=True, max_iter=40),
-    "histograms, f64": _scikit("HistGradientBoostingRegressor", True),
     "ada boost": _scikit("AdaBoostRegressor", n_estimators=20),
     "ada boost, classes": _scikit("AdaBoostClassifier", classes=True, n_estimators=20),
     "bagging": _scikit("BaggingRegressor", n_estimators=10),
@@ -119,7 +120,6 @@ MODELS: dict[str, Callable[[Data, Path], None]] = {
     "lightgbm, 255 leaves": _lightgbm(n_estimators=100, num_leaves=255),
     "lightgbm, classes": _lightgbm(classes=True, n_estimators=50),
     "lightgbm, f64": _lightgbm(True, n_estimators=100),
-    "lightgbm, classes, f64": _lightgbm(True, True, n_estimators=50),
     "xgboost": _xgboost(n_estimators=100),
     "xgboost, depth 3": _xgboost(n_estimators=300, max_depth=3),
     "xgboost, classes": _xgboost(True, n_estimators=50),

@@ -14,6 +14,7 @@ from glow_backends.cpu.kernels.data.tree_masks import (
     shapes_of,
     words_of,
 )
+from glow_backends.cpu.kernels.data.tree_order import order_of
 from glow_backends.cpu.kernels.data.trees import TreesSpec, emit_trees, pack_trees
 from glow_dialects.core.types import Array
 
@@ -63,7 +64,7 @@ def test_sums(samples: int, trees: int, targets: int, dtype: str, missing: bool,
     rng = np.random.default_rng(samples + trees)
     real = np.float32 if dtype == "f32" else np.float64
     x = rng.standard_normal((samples, 6)).astype(real)
-    x[rng.random(x.shape) < 0.1] = np.nan
+    x[samples // 2 :][rng.random(x[samples // 2 :].shape) < 0.1] = np.nan  # blocks without and with NaN
     features, splits, left, weights, roots = random_trees(rng, trees, 6, targets, 7)
     features = features if missing else np.where(features < 0, -1 - features, features)
     tables = [features, splits.astype(real), left, weights.astype(real), roots]
@@ -100,3 +101,27 @@ def test_masks(samples: int, trees: int, targets: int, depth: int, dtype: str, t
     room = np.zeros(spec.scratch * threads, real)
     (got,) = run_kernel(emit_tree_masks, spec, results, [x, columns, *packed, room], threads)
     np.testing.assert_allclose(got, descended(x, tables), rtol=1e-4, atol=1e-4)
+
+
+def test_order() -> None:
+    """Every node has its place, branches lie next to each other, and two questions' nodes near each other."""
+    rng = np.random.default_rng(1)
+    features, _, left, _, roots = random_trees(rng, 5, 6, 1, 9)
+    order = order_of(left, roots)
+    assert order.nodes[order.roots].tolist() == roots.tolist()
+    inner = np.flatnonzero(order.ways >= 0)
+    assert sorted(order.nodes[order.nodes >= 0]) == list(range(len(features)))
+    below = inner + order.ways[inner]
+    np.testing.assert_array_equal(order.nodes[below], left[order.nodes[inner]])
+    np.testing.assert_array_equal(order.nodes[below + 1], left[order.nodes[inner]] + 1)
+    assert (order.ways[inner] <= 4).mean() > 0.6
+
+
+def test_far_columns_take_long_words() -> None:
+    """Ways and columns that 32 bits do not hold."""
+    left = np.array([1, 1, 2], np.int32)
+    weights, roots = np.array([[0], [1], [2]], np.float32), np.zeros(1, np.int32)
+    tables = [np.array([1 << 30, 0, 0], np.int32), np.zeros(3, np.float32), left, weights, roots]
+    packed = pack_trees(tables)
+    assert packed.wide
+    assert packed.nodes.view(np.int64)[:, 1].tolist()[0] & (1 << packed.bits) - 1 == 1 << 30

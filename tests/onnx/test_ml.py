@@ -246,3 +246,42 @@ def test_classifier_of_strings_is_compiled() -> None:
     net = glow.compile(m, backend="interpreter")
     net.run({"x": X})
     assert net.report().notes["host"] == {"Identity", "LabelEncoder"}
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        np.arange(-50, 150, 2, np.int64),
+        np.arange(100, dtype=np.int64) ** 5,
+        np.append(np.linspace(-3, 3, 129, dtype=np.float32), np.float32("nan")),
+    ],
+    ids=["dense", "far apart", "floats"],
+)
+@pytest.mark.parametrize("backend", ["cpu", "interpreter"])
+def test_many_numeric_labels(keys: Array, backend: str) -> None:
+    """More numeric keys than are compared one by one: nothing of that runs on the host."""
+    kind = "int64s" if keys.dtype == np.int64 else "floats"
+    values = np.random.default_rng(0).permutation(keys.size).astype(np.float32)
+    others = np.array([keys[0] - 1, keys[0] + 1, np.iinfo(np.int64).max if kind == "int64s" else np.inf])
+    x = np.concatenate([keys[::-1], others.astype(keys.dtype)])
+    table: dict[str, Any] = {f"keys_{kind}": keys.tolist(), "values_floats": values.tolist()}
+    m = model("LabelEncoder", 1, 4, x, default_float=-2.5, **table)
+    session = ort.InferenceSession(m.SerializeToString(), providers=["CPUExecutionProvider"])
+    net = glow.compile(m, backend=backend)
+    np.testing.assert_array_equal(net.run({"x": x})["y0"], np.asarray(session.run(None, {"x": x})[0]))
+    assert not net.report().notes.get("host")
+
+
+@pytest.mark.parametrize("positive", [0, 1])
+@pytest.mark.parametrize("seed", [0, 42])
+def test_murmur_hash(positive: int, seed: int) -> None:
+    """Hashes of texts of all lengths, other letters among them, and of numbers."""
+    texts = np.array(["", "a", "ab", "abc", "abcd", "more than four", "größer"], dtype=object)
+    numbers = np.array([0, -1, 1 << 20], np.int32)
+    for x in (texts, numbers):
+        m = model("MurmurHash3", 1, 1, x, seed=seed, positive=positive)
+        m.graph.node[0].domain = "com.microsoft"
+        m.opset_import.append(helper.make_opsetid("com.microsoft", 1))
+        kind = TensorProto.UINT32 if positive else TensorProto.INT32
+        m.graph.output[0].CopyFrom(helper.make_tensor_value_info("y0", kind, [None]))
+        check(m, x)

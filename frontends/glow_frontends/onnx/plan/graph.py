@@ -118,7 +118,11 @@ class GraphPlan:
         made |= {n: (s, None) for n, s in stage.results.items() if isinstance(s, str)}
         for index, node in hosts.items():
             source = stage.results.get(node.node.input[0])
-            if not stage.needs[index].host or not isinstance(node, PreparedNode) or not isinstance(source, str):
+            if (
+                not stage.needs[index].host
+                or not isinstance(node, PreparedNode)
+                or not isinstance(source, str)
+            ):
                 return None
             made[node.node.output[0]] = source, node.function
         inputs = [(symbol, name) for symbol, (name, part) in stage.inputs.items() if part is None]

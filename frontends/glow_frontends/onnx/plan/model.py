@@ -64,9 +64,9 @@ class ModelPlan:
         `first` is the `first` stage for these inputs, where the caller has kept it.
         """
         if first is not None and len(self._numbers) == len(self.types):
-            results = self.graph.ended(inputs, first)
-            if results is not None:
-                return {n: from_host(v) for n, v in results.items()}
+            ended = self.graph.ended(inputs, first)
+            if ended is not None:
+                return {n: v if isinstance(v, np.ndarray) else from_host(v) for n, v in ended.items()}
         values = {
             n: v if n in self._numbers and isinstance(v, np.ndarray) else to_host(v, self.types[n])
             for n, v in inputs.items()
@@ -108,7 +108,7 @@ def to_host(value: Any, kind: TypeProto) -> AnyValue:
 def from_host(value: AnyValue) -> Any:
     """The inverse of `to_host`."""
     if isinstance(value, SequenceValue):
-        return [from_host(v) for v in value.items]
+        return [v.entries if type(v) is MapValue else from_host(v) for v in value.items]
     if isinstance(value, NoneValue):
         return None
     if isinstance(value, MapValue):

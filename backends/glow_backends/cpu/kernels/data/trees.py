@@ -216,7 +216,10 @@ class _Trees:
     def _down(self, rows: Sequence[ir.Value], roots: Sequence[ir.Value]) -> Sequence[ir.Value]:
         """The leaves that chains of samples at `rows` reach from `roots`."""
         k, b = self.k, self.k.b
-        entry, look, step, done = b.block, *(k.function.append_basic_block(n) for n in ("look", "step", "done"))
+        entry, look, step, done = (
+            b.block,
+            *(k.function.append_basic_block(n) for n in ("look", "step", "done")),
+        )
         b.branch(look)
         b.position_at_end(look)
         places = [b.phi(I64) for _ in roots]
@@ -275,7 +278,9 @@ class Trees(Kernel[TreeSumsOp, TreesSpec]):
             block *= 2
         missing = bool((tables[0] < 0).any())
         form = missing, packed.bits, packed.wide, block
-        return TreesSpec(samples, width, prod(shape(op.roots)), targets, op.depth, *form, dtype_name(op.input))
+        return TreesSpec(
+            samples, width, prod(shape(op.roots)), targets, op.depth, *form, dtype_name(op.input)
+        )
 
     def _tables(self, op: TreeSumsOp, context: CallContext) -> list[Array] | None:
         known = [context.constant(v) for v in (op.features, op.splits, op.left, op.weights, op.roots)]
@@ -287,4 +292,8 @@ class Trees(Kernel[TreeSumsOp, TreesSpec]):
         if tables is None:
             return [None]
         packed = pack_trees(tables)
-        return [op.result, op.input, *(table("trees", a) for a in (packed.nodes, packed.weights, packed.roots))]
+        return [
+            op.result,
+            op.input,
+            *(table("trees", a) for a in (packed.nodes, packed.weights, packed.roots)),
+        ]
