@@ -21,6 +21,7 @@ from glow_frontends.onnx.rules import (
     nn,
     norm,
     pool,
+    qonnx,
     quantization,
     random,
     rearrange,
@@ -73,6 +74,7 @@ RULES: dict[str, tuple[Mapping[str, Versions], ...]] = {
     "ai.onnx.preview.training": (training.RULES,),
     "com.microsoft": contrib.FAMILIES,
     "com.microsoft.nchwc": (contrib.nchwc.RULES,),
+    **{domain: (qonnx.RULES,) for domain in qonnx.DOMAINS},
 }
 
 
