@@ -38,6 +38,8 @@ LOG = logging.getLogger("glow")
 
 #: The contents of larger inputs are never part of a specialisation.
 VALUE_ELEMENTS = 64
+#: Shapes whose programs calls find at once.
+RECENT = 64
 #: Inputs with default values that a message names.
 LISTED = 8
 
@@ -81,8 +83,8 @@ class Executable:
         #: Whether every input is a tensor of numbers, so that its shape says all that programs differ by.
         self._plain = all(s.kind != "other" and s.dtype != object for s in self.inputs)
         self._static: Program | None = None
-        #: The forms of the last call's inputs, and its program: those of most calls that follow.
-        self._latest: tuple[list[tuple[str, np.dtype, tuple[int, ...]]], Program] | None = None
+        #: Names and types of the last calls' inputs, and programs by their shapes: most calls follow these.
+        self._recent: tuple[list[tuple[str, np.dtype]], dict[tuple[Any, ...], Program]] | None = None
         if not self._dynamic:
             self._static = self.specialize({s.name: tuple(d or 0 for d in s.shape) for s in self.inputs})
 
@@ -147,6 +149,7 @@ class Executable:
             self._programs.move_to_end(key)
             while len(self._programs) > self._limit:
                 self._programs.popitem(last=False)
+            self._recent = None
         return program
 
     def _log(self, shapes: Mapping[str, tuple[int, ...]], contents: Mapping[str, Array]) -> None:
@@ -210,28 +213,37 @@ class Executable:
         return program
 
     def _again(self, inputs: Mapping[str, Any]) -> Program | None:
-        """The program of the last call, where these inputs are arrays of the same forms."""
-        latest = self._latest
-        if latest is None or type(inputs) is not dict or len(inputs) != len(latest[0]):
+        """The program of one of the last calls, where these inputs are arrays of the same forms."""
+        recent = self._recent
+        if recent is None or type(inputs) is not dict or len(inputs) != len(recent[0]):
             return None
-        for name, dtype, shape in latest[0]:
+        shapes: list[tuple[int, ...]] = []
+        for name, dtype in recent[0]:
             array = inputs.get(name)
-            if type(array) is not np.ndarray or array.dtype is not dtype or array.shape != shape:
+            if type(array) is not np.ndarray or array.dtype is not dtype:
                 return None
-        return latest[1]
+            shapes.append(array.shape)
+        program = recent[1].get(tuple(shapes))
+        if program is not None and program is not self._last:
+            self._last = program
+        return program
 
     def _remember(self, inputs: Mapping[str, Any], program: Program) -> None:
-        """Take inputs that are arrays as the program takes them for those of the next call."""
+        """Take inputs that are arrays as the program takes them for those of calls to come."""
         if self._hot is not None and self._any_size.has(program):
             return  # calls of it are counted
-        forms: list[tuple[str, np.dtype, tuple[int, ...]]] = []
+        forms: list[tuple[str, np.dtype]] = []
+        shapes: list[tuple[int, ...]] = []
         for port in program.inputs:
             array = inputs.get(port.name)
             if type(array) is not np.ndarray or array.dtype != port.dtype:
                 return
-            forms.append((port.name, array.dtype, array.shape))
+            forms.append((port.name, array.dtype))
+            shapes.append(array.shape)
         with self._lock:
-            self._latest = None if self._closed else (forms, program)
+            recent = self._recent
+            kept = {} if recent is None or recent[0] != forms or len(recent[1]) >= RECENT else recent[1]
+            self._recent = None if self._closed else (forms, {**kept, tuple(shapes): program})
 
     def run(self, inputs: Mapping[str, Any]) -> dict[str, Array]:
         """Outputs by name; raises BindingError for a wrong name, shape or dtype."""
@@ -283,7 +295,7 @@ class Executable:
     def forget(self) -> None:
         """Let go of the programs of open dimensions; they are compiled again when they are needed."""
         with self._lock:
-            self._last, self._latest = self._static, None
+            self._last, self._recent = self._static, None
             self._hot = HotSizes() if self._hot is not None else None
             self._any_size = OpenPrograms(self._source)
             self._programs.clear()
