@@ -103,7 +103,8 @@ def _is_elementwise(op: GraphOp) -> bool:
 def _is_known(value: SSAValue, reader: GraphOp, r: Rewriter) -> bool:
     """Whether an operand is one number at compile time, or the table of a lookup."""
     array = r.array(value)
-    return array is not None and (array.size == 1 or isinstance(reader, LookupOp))
+    is_table = isinstance(reader, LookupOp) and value is reader.table
+    return array is not None and (array.size == 1 or is_table)
 
 
 PATTERN = Pattern((QuantizeOp, QuantizedBinaryOp), function_of_bytes)
