@@ -176,13 +176,15 @@ def client_call(port: int, name: str, output: str, array: np.ndarray, binary: bo
 CLIENTS, SECONDS = 6, 5.0
 
 
-def send(make: Callable[[], Callable[[], None]], first: int, rate: float, count: int, told: Any) -> None:
+def send(
+    make: Callable[[], Callable[[], None]], first: int, rate: float, count: int, told: Any, starts: Any
+) -> None:
     """A client's part of the requests: every one that is due, late where it still waits for an answer."""
     call = make()
     for _ in range(3):
         call()
     told.put(None)
-    start = told.start.get()
+    start = starts.get()
     latencies: list[float] = []
     for number in range(first, count, CLIENTS):
         due = start + number / rate
@@ -195,17 +197,16 @@ def send(make: Callable[[], Callable[[], None]], first: int, rate: float, count:
 def open_loop(make: Callable[[], Callable[[], None]], rate: float, seconds: float) -> list[float]:
     """Seconds from the moment at which each request was due to its answer, sorted."""
     forks = multiprocessing.get_context("fork")
-    told = forks.Queue()
-    told.start = forks.Queue()
+    told, starts = forks.Queue(), forks.Queue()
     count = max(40, int(rate * seconds))
-    clients = [forks.Process(target=send, args=(make, n, rate, count, told)) for n in range(CLIENTS)]
+    clients = [forks.Process(target=send, args=(make, n, rate, count, told, starts)) for n in range(CLIENTS)]
     for client in clients:
         client.start()
     for _ in clients:
         told.get(timeout=60)
     begin = time.perf_counter() + 0.1
     for _ in clients:
-        told.start.put(begin)
+        starts.put(begin)
     latencies = [latency for _ in clients for latency in told.get(timeout=seconds * 20)]
     for client in clients:
         client.join()
