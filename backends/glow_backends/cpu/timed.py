@@ -6,6 +6,7 @@ import ctypes
 import time
 from collections.abc import Mapping
 from math import prod
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -14,7 +15,9 @@ from glow_backends.cpu.bundle import Bundle
 from glow_backends.cpu.program import CpuProgram, HostStepRunner
 from glow_backends.cpu.target import CpuTarget
 from glow_dialects.core.forks import ForkLock
-from glow_dialects.core.types import Array
+
+if TYPE_CHECKING:
+    from glow_dialects.core.types import Array
 
 STAMP = "glow_stamp"
 """`void glow_stamp(i64 n, i64 worker)` stores the cycle counter at `glow_stamps[worker][n]`."""
