@@ -1,8 +1,10 @@
-"""Pictures of a host, as Graphviz text: what is on which device, and in which order partitions run."""
+"""Pictures of a host: what is on which device, as Graphviz text, and which partitions ran when, as SVG."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from html import escape
+from typing import Any
 
 from glow_runtime.devices.manager import DeviceManager
 from glow_runtime.host.network import Network
@@ -72,3 +74,29 @@ def _repeated(colors: tuple[str, ...]) -> Iterable[str]:
 
 def _escaped(text: str) -> str:
     return text.replace("\\", r"\\").replace('"', r"\"")
+
+
+#: Width of a schedule's picture, of the names before it, and the height of a row, in pixels.
+WIDTH, NAMES, ROW = 1000, 160, 30
+
+
+def schedule_svg(events: Sequence[Mapping[str, Any]]) -> str:
+    """The partitions of a tracer's `events` as an SVG: a row for each device, time from left to right."""
+    tracks = {e["tid"]: str(e["args"]["name"]) for e in events if e["ph"] == "M"}
+    runs = [e for e in events if e.get("cat") == "partition"]
+    first = min((e["ts"] for e in runs), default=0.0)
+    whole = max((e["ts"] + e["dur"] for e in runs), default=first) - first or 1.0
+    rows = sorted({e["tid"] for e in runs}, key=lambda tid: tracks[tid])
+    names = sorted({str(e["name"]) for e in runs})
+    parts = [f'<text x="4" y="{ROW * row + 20}">{escape(tracks[tid])}</text>' for row, tid in enumerate(rows)]
+    for event in runs:
+        left, width = (event["ts"] - first) * WIDTH / whole, event["dur"] * WIDTH / whole
+        place = f'x="{NAMES + left:.1f}" y="{ROW * rows.index(event["tid"]) + 5}" width="{width:.1f}"'
+        color = COLORS[names.index(event["name"]) % len(COLORS)]
+        told = escape(f"{event['name']}: {event['dur']:.0f} us")
+        drawn = f'height="20" fill="{color}" stroke="#666" stroke-width="0.5"'
+        parts.append(f"<rect {place} {drawn}><title>{told}</title></rect>")
+    height = ROW * len(rows) + 25
+    parts.append(f'<text x="{NAMES}" y="{height - 5}">{whole:.0f} us</text>')
+    head = f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH + NAMES + 4}" height="{height}" '
+    return "\n".join([f'{head}font-family="sans-serif" font-size="12">', *parts, "</svg>", ""])
