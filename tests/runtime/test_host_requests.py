@@ -250,6 +250,23 @@ def test_a_fork_leaves_the_host_alone(kind: str) -> None:
         assert host.device_statistics()[f"{kind}:0"].restarts == 0
 
 
+def test_requests_are_gone_when_they_are_answered() -> None:
+    """Nothing of a request waits for its deadline: not its arrays, and not its place for long."""
+    import weakref
+
+    with glow.HostManager(["cpu"]) as host:
+        program = slow_network(host)
+        program.go.set()
+        left: list[Any] = []
+        for turn in range(600):
+            inputs = number(turn)
+            left.append(weakref.ref(inputs["x"]))
+            assert host.submit("slow", inputs, timeout=3600).result(60)["y"] == turn
+        time.sleep(0.05)  # the device's thread lets go of the last one
+        assert not any(ref() is not None for ref in left[:-1])
+        assert len(vars(host)["_deadlines"]._heap) < 300
+
+
 def test_devices_by_name() -> None:
     with glow.HostManager(["cpu:a", glow.Device("cpu"), glow.Device("cpu", name="cpu:0")]) as host:
         assert [m.name for m in host.devices] == ["cpu:a", "cpu:1", "cpu:0"]

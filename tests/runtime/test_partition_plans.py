@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from host_networks import diamond, divided, expected, feed, layers, main_of, same, served
+from onnx import TensorProto, helper, numpy_helper
 from xdsl.dialects.builtin import IntegerAttr, ModuleOp, i64
 
 import glow_compiler as glow
@@ -147,3 +148,32 @@ def test_partitions_name_their_nodes_parts() -> None:
     module = planned(5, 3, 1)
     made = partition(next(functions(module)), [Place()])
     assert [partition_of(f) for f in made] == [5, 3, 1]
+
+
+@pytest.mark.parametrize("kind", ["cpu", "process"])
+def test_mixtures_of_experts(kind: str) -> None:
+    """Experts over devices: each device has some, by their bytes, and the bits are those of the whole."""
+    rng = np.random.default_rng(0)
+    experts, width, inner, tokens = 4, 16, 32, 8
+    first, second = (
+        numpy_helper.from_array(rng.standard_normal(s).astype(np.float32) / 4, n)
+        for n, s in (("first", (experts, inner, width)), ("second", (experts, width, inner)))
+    )
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [tokens, width])
+    scores = helper.make_tensor_value_info("scores", TensorProto.FLOAT, [tokens, experts])
+    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, [tokens, width])
+    names = ["x", "scores", "first", "", "second"]
+    node = helper.make_node("MoE", names, ["y"], domain="com.microsoft", k=2, activation_type="relu")
+    graph = helper.make_graph([node], "g", [x, scores], [y], [first, second])
+    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("com.microsoft", 1)]
+    model = helper.make_model(graph, opset_imports=opsets, ir_version=8)
+    inputs = {
+        "x": rng.standard_normal((tokens, width)).astype(np.float32),
+        "scores": rng.standard_normal((tokens, experts)).astype(np.float32),
+    }
+    expert = 2 * width * inner * 4
+    with glow.HostManager([glow.Device(kind, memory=2 * expert + 64)] * 2) as host:
+        network = host.add_network("moe", model)
+        used = [c.used for c in host.device_statistics().values()]
+        assert len(network.partitions) == 2 and all(u >= 2 * expert for u in used)
+        same(host.run("moe", inputs), expected(model, inputs))

@@ -8,11 +8,13 @@ direct calls and JSON of a DAG (the plan is in the IR, which round-trips).
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from host_networks import divided, expected, feed, layers, main_of, same, served
+from onnx import TensorProto, helper, numpy_helper
 from xdsl.printer import Printer
 
 import glow_compiler as glow
@@ -309,9 +311,46 @@ def test_partitions_side_by_side() -> None:
         assert len(roots) >= 2
 
 
+@pytest.mark.parametrize("kind", ["cpu", "process"])
+@pytest.mark.parametrize("devices", [2, 3, 5])
+def test_a_table_larger_than_any_device(kind: str, devices: int) -> None:
+    """Its rows are spread; indices count from both ends, and those of no row are errors as before."""
+    rng = np.random.default_rng(5)
+    g = glow.GraphBuilder()
+    table = g.constant(rng.standard_normal((1001, 16)).astype(np.float32), "table")
+    rows = g.gather(table, g.placeholder("i", (7, 3), np.dtype(np.int64)))
+    w = g.constant(rng.standard_normal((16, 4)).astype(np.float32), "w")
+    g.save(g.tanh(g.matmul(g.reshape(rows, (21, 16)), w)), "y")
+    memory = 1001 * 64 // devices + 600
+    indices = rng.integers(-1001, 1001, (7, 3))
+    indices.flat[:4] = 0, -1, 1000, -1001
+    with glow.HostManager([glow.Device(kind, memory=memory)] * devices) as host:
+        host.add_network("net", g)
+        used = [c.used for c in host.device_statistics().values()]
+        assert sum(used) == 1001 * 64 + 256 and all(0 < u <= memory for u in used)
+        same(host.run("net", {"i": indices}), expected(g, {"i": indices}))
+
+
+def test_indices_of_spread_tables_are_checked(tmp_path: Path) -> None:
+    """An index of no row is an error there, too, whichever end it is beyond."""
+    table = np.arange(100, dtype=np.float32).reshape(50, 2)
+    i = helper.make_tensor_value_info("i", TensorProto.INT64, [1])
+    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 2])
+    nodes = [helper.make_node("Gather", ["t", "i"], ["y"])]
+    graph = helper.make_graph(nodes, "g", [i], [y], [numpy_helper.from_array(table, "t")])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    with glow.HostManager([glow.Device(memory=150)] * 4) as host:
+        host.add_network("net", model)
+        for good in (0, 49, -50, 25):
+            np.testing.assert_array_equal(host.run("net", {"i": np.array([good])})["y"], table[[good]])
+        for bad in (50, -51, 1000, -1000):
+            with pytest.raises(glow.GlowError, match="out of range"):
+                host.run("net", {"i": np.array([bad])})
+
+
 def test_tables_that_fit_nowhere() -> None:
     """(SparseNN, forced failure)"""
-    with pytest.raises(glow.PartitionError, match="2048 bytes of constants, the largest device has 2000"):
+    with pytest.raises(glow.PartitionError, match="13056 bytes of constants do not fit"):
         divided(tables(), [glow.Device(memory=2000)] * 6)
 
 

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import re
+import shutil
 from pathlib import Path
 
 import numpy as np
 import pytest
-from host_networks import feed, layers
+from host_networks import diamond, feed, layers
 
 import glow_compiler as glow
+from glow_tools.dot import drawn
 from glow_tools.opt import main as opt
 from glow_tools.run import main as run
 
@@ -69,3 +72,28 @@ def test_picture(model: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert opt([model, "-p", "glow-partition{count=2}", "-t", "dot"]) == 0
     shown = capsys.readouterr().out
     assert shown.count("subgraph") == 2 and shown.count("style=dashed") == 1
+
+
+def test_picture_of_devices(model: str, tmp_path: Path) -> None:
+    """What is on which device, the bytes, and the step of each partition."""
+    path = tmp_path / "host.dot"
+    options = ["--device", "cpu:a", "--device", "process:b", "--partition", "3", "--picture", str(path)]
+    assert run([model, "--random", "0", *options]) == 0
+    text = path.read_text()
+    assert text.count("subgraph") == 2 and 'label="cpu:a"' in text and 'label="process:b"' in text
+    assert [f"{step}: " in text for step in (1, 2, 3, 4)] == [True, True, True, False]
+    assert text.count(" -> ") == 2
+
+
+def test_picture_of_several_networks() -> None:
+    """The paper's figure 10: some networks are divided, some are there several times."""
+    with glow.HostManager(["cpu"] * 4) as host:
+        host.add_network("a", layers(4), partition=2)
+        host.add_network("b", layers(2), replicas=2)
+        host.add_network('c"', diamond(), partition=3)
+        text = host.picture()
+    assert text.count("subgraph") == 4 and text.count("fillcolor") == 2 + 2 + 3
+    assert all(title in text for title in ("a main_0", "b, replica 1", r"c\" main_2"))
+    assert len(set(re.findall('fillcolor="(#.*?)"', text))) == 3
+    if shutil.which("dot"):
+        assert drawn(text).count("<svg") == 1

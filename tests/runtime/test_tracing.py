@@ -7,6 +7,7 @@ import threading
 import time
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import numpy as np
 import onnx
@@ -189,3 +190,16 @@ def test_the_file(tmp_path: Path) -> None:
     events = json.loads((tmp_path / "t.json").read_text())["traceEvents"]
     assert all({"name", "ph", "pid", "tid"} <= e.keys() for e in events)
     assert all(e["dur"] >= 0 and e["ts"] >= 0 for e in events if e["ph"] == "X")
+
+
+def test_the_picture(tmp_path: Path) -> None:
+    """The paper's figure 9: partitions by device, in time; none where nothing has run."""
+    tracer = traced(["cpu", "process"], partition=4)
+    tracer.write(tmp_path / "t.svg")
+    picture = ElementTree.parse(tmp_path / "t.svg").getroot()
+    boxes = picture.findall("{*}rect")
+    assert len(boxes) == 4 and len({b.get("y") for b in boxes}) == 2
+    texts = [t.text or "" for t in picture.findall("{*}text")]
+    assert texts[:2] == ["cpu:0", "process:0"] and texts[2].endswith(" us")
+    glow.Tracer().write(tmp_path / "empty.svg")
+    assert ElementTree.parse(tmp_path / "empty.svg").getroot().findall("{*}rect") == []

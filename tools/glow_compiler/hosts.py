@@ -67,3 +67,9 @@ class HostManager(RuntimeHost):
         tracer: Tracer | None = None,
     ) -> None:
         super().__init__(devices, max_active, max_queue, reader=ModelReader(), tracer=tracer)
+
+    def picture(self) -> str:
+        """Graphviz text of the devices, the partitions on them, and the steps in which these run."""
+        from glow_runtime.host.picture import to_dot
+
+        return to_dot(self.devices, self.networks)

@@ -88,10 +88,15 @@ def _escape(text: str) -> str:
 
 
 def to_svg(module: ModuleOp) -> str:
-    """The picture, by Graphviz's `dot`; UnsupportedError where it is not installed."""
+    """The picture of a module; UnsupportedError where Graphviz is not installed."""
+    return drawn(to_dot(module))
+
+
+def drawn(text: str) -> str:
+    """Graphviz text as SVG, by its `dot`; UnsupportedError where that is not installed."""
     if shutil.which("dot") is None:
         raise UnsupportedError("svg needs Graphviz: install it, or write -t dot and render it elsewhere")
-    done = subprocess.run(["dot", "-Tsvg"], input=to_dot(module), capture_output=True, text=True, check=False)
+    done = subprocess.run(["dot", "-Tsvg"], input=text, capture_output=True, text=True, check=False)
     if done.returncode:
         raise UnsupportedError(f"Graphviz failed: {done.stderr.strip()}")
     return done.stdout

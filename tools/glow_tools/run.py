@@ -76,6 +76,7 @@ def _arguments() -> argparse.ArgumentParser:
         help="run on devices: cpu:0, process:1, ...",
     )
     add("--partition", default="", help="partitions: a number, auto, balance or memory=64M (of each device)")
+    add("--picture", type=Path, metavar="FILE", help="with devices: what is on which, as .svg or .dot")
     drawn = "what devices, or the units of a backend that counts cycles, did when: for Perfetto, or a picture"
     add("--timeline", type=Path, metavar="FILE.json|FILE.svg", help=drawn)
     add("--report", action="store_true", help="stages with seconds, kernels, bytes")
@@ -111,7 +112,7 @@ def _run(a: argparse.Namespace, again: str) -> int:
         a.model = read_module(a.model)
     with console.status("reading the model") as status:
         start = time.perf_counter()
-        hosted = a.device or a.partition or (a.timeline and a.backend == "cpu")
+        hosted = a.device or a.partition or a.picture or (a.timeline and a.backend == "cpu")
         net: Any = (
             _hosted(a, shapes)
             if hosted
@@ -145,6 +146,8 @@ def _run(a: argparse.Namespace, again: str) -> int:
             times.append((time.perf_counter() - start) * 1e3)
         print(f"{a.iterations} runs: median {np.median(times):.3f} ms, min {min(times):.3f} ms")
     if hosted:
+        if a.picture:
+            net.draw(a.picture)
         net.close()
     if a.output:
         _save(a.output, out)

@@ -60,6 +60,14 @@ class HostedModel:
         }
         return Report(weight_bytes=sum(p.constant_bytes for p in self.network.partitions), notes=notes)
 
+    def draw(self, path: Path) -> None:
+        """Write a picture of the devices and what is on them: SVG, or Graphviz text."""
+        from glow_tools.common import write_text
+        from glow_tools.dot import drawn
+
+        text = self.host.picture()
+        write_text(str(path), drawn(text) if path.suffix == ".svg" else text)
+
     def close(self) -> None:
         """Free the devices, and write the timeline."""
         self.host.close()

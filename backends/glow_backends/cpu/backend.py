@@ -199,9 +199,12 @@ class CpuBackend(Backend):
         self._check_architecture()
         if bundle.numbers is None:
             from glow_backends.cpu.program import CpuProgram
-            from glow_backends.cpu.timed import TimedProgram
 
-            return (TimedProgram if bundle.steps else CpuProgram)(bundle, self.target)
+            if bundle.steps:
+                from glow_backends.cpu.timed import TimedProgram
+
+                return TimedProgram(bundle, self.target)
+            return CpuProgram(bundle, self.target)
         from glow_backends.cpu.open_program import OpenProgram
 
         return OpenProgram(bundle, self.target)

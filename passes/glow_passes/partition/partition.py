@@ -15,6 +15,7 @@ from glow_passes.lower.schedule import schedule
 from glow_passes.partition.cut import Place, cut
 from glow_passes.partition.nodes import Node, node_graph
 from glow_passes.partition.split import DEVICE, mark, partition_of, split
+from glow_passes.partition.spread import spread
 
 
 def partition(function: FuncOp, places: Sequence[Place], count: int = 0) -> list[FuncOp]:
@@ -70,7 +71,8 @@ class PartitionPass(GraphPass):
     f(x) = relu(x w) v  ->  f_0(x) saves t = relu(x w), f_1 reads t and saves t v
 
     A program that has `partition` attributes at nodes is divided as they say. `devices` bounds the number
-    of partitions by memory; `split=false` only writes the attributes.
+    of partitions by memory; `split=false` only writes the attributes. Tables of more than `memory` bytes, of
+    which rows are looked up, are spread over partitions.
     """
 
     name = "glow-partition"
@@ -82,6 +84,8 @@ class PartitionPass(GraphPass):
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         memory = byte_count(str(self.memory)) if self.memory else None
         for function in list(functions(op)):
+            if memory is not None:
+                spread(function, memory)
             count = len(node_graph(function).nodes)
             places = [Place(memory=memory)] * (self.devices or self.count or min(count, 64) or 1)
             if self.split:

@@ -39,6 +39,10 @@ class Run:
     began: float = 0.0
 
 
+def ended(outputs: Mapping[str, Any] | None, error: BaseException | None) -> None:
+    """What `done` of a run is before it is known, and after it was called: it keeps nothing alive."""
+
+
 @dataclass
 class DeviceStatistics:
     """What a device has done since it was made. Times in seconds, sizes in bytes."""

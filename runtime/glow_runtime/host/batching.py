@@ -79,6 +79,7 @@ class Batcher:
         if first is None and _only_rows_are_open(network):
             self._warm()
         self._waiting: deque[Request] = deque()
+        self._samples = 0  # of those that wait
         self._changed = threading.Condition()
         self._closed = False
         self._flying = 0
@@ -157,7 +158,10 @@ class Batcher:
             if self._closed:
                 return False
             self._waiting.append(request)
-            self._changed.notify()
+            self._samples += _rows(request)
+            first, full = len(self._waiting) == 1, self._samples >= self.batching.size
+            if (first or full) and self._flying < self._most:  # nothing else changes what the thread does
+                self._changed.notify()
         return True
 
     # --- the thread --------------------------------------------------------------------------
@@ -182,7 +186,7 @@ class Batcher:
                     continue
                 end = self._waiting[0].arrived + self.batching.delay
                 left = end - time.perf_counter()
-                if self._closed or left <= 0 or self._samples() >= self.batching.size:
+                if self._closed or left <= 0 or self._samples >= self.batching.size:
                     self._flying += 1
                     return self._taken()
                 self._changed.wait(left)
@@ -191,22 +195,20 @@ class Batcher:
     def _most(self) -> int:
         return max(1, len(self._network.replicas))
 
-    def _samples(self) -> int:
-        return sum(_rows(r) for r in self._waiting)
-
     def _taken(self) -> list[Request]:
         form = _form(self._waiting[0])
         taken: list[Request] = []
-        kept: deque[Request] = deque()
+        kept: list[Request] = []
         total = 0
-        for request in self._waiting:
-            rows = _rows(request)
-            if _form(request) == form and total + rows <= self.batching.size:
+        while self._waiting and total < self.batching.size:
+            request = self._waiting.popleft()
+            if _form(request) == form and total + _rows(request) <= self.batching.size:
                 taken.append(request)
-                total += rows
+                total += _rows(request)
             else:
                 kept.append(request)
-        self._waiting = kept
+        self._waiting.extendleft(reversed(kept))
+        self._samples -= total
         return taken
 
     def _run(self, live: Sequence[Request]) -> None:

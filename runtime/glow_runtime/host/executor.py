@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from glow_runtime.devices.manager import Run
+from glow_runtime.devices.manager import Run, ended
 from glow_runtime.host.network import Network, Replica
 from glow_runtime.host.tracing import Tracer
 
@@ -68,7 +68,7 @@ class Execution:
                 # A whole network takes what the caller gives, and says what is wrong with it.
                 inputs = dict(self._values) if network.single else {n: self._values[n] for n in part.inputs}
             resident = network.resident(replica, number) if not network.single else frozenset[str]()
-            run = Run(part.function.name, inputs, lambda out, error: None, resident)
+            run = Run(part.function.name, inputs, ended, resident)
             run.done = lambda outputs, error: self._done(number, run, outputs, error)
             manager.submit(run)
         except BaseException as error:
@@ -78,6 +78,8 @@ class Execution:
         self, number: int, run: Run | None, outputs: Mapping[str, Any] | None, error: BaseException | None
     ) -> None:
         """A partition has ended: start those that waited for it alone, or end the request."""
+        if run is not None:
+            run.done = ended
         if self._tracer is not None and run is not None:
             function, device = self._network.partitions[number].function, self._replica.managers[number].name
             outputs = self._tracer.ran(device, function, run, outputs, self._number)

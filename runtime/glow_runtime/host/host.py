@@ -11,15 +11,10 @@ from itertools import count
 from typing import Any, Literal, Self
 
 from glow_backends.base import cores
-from glow_dialects.core.errors import (
-    ClosedError,
-    DeadlineError,
-    NetworkError,
-    RefusedError,
-)
+from glow_dialects.core.errors import ClosedError, DeadlineError, NetworkError, RefusedError
 from glow_dialects.core.forks import renew_after_fork
 from glow_runtime.devices.device import Device, named
-from glow_runtime.devices.manager import DeviceManager, DeviceStatistics, Run
+from glow_runtime.devices.manager import DeviceManager, DeviceStatistics, Run, ended
 from glow_runtime.devices.registry import manager_of
 from glow_runtime.host.answers import Outputs, error_of, failed, settle, starts
 from glow_runtime.host.batching import Batcher, Batching
@@ -232,7 +227,8 @@ class HostManager:
         else:
             self._admit(request)
         if deadline is not None and not request.future.done():
-            self._deadlines.at(deadline, lambda: self._expire(request))
+            forget = self._deadlines.at(deadline, lambda: self._expire(request))
+            request.future.add_done_callback(lambda _: forget())
         return request.future
 
     async def run_async(
@@ -362,9 +358,10 @@ class HostManager:
     def _begin_single(self, request: Request, replica: Replica) -> None:
         """Send a request of a whole network to its device."""
         function = request.network.partitions[0].function
-        run = Run(function.name, request.inputs, lambda outputs, error: None)
+        run = Run(function.name, request.inputs, ended)
 
         def done(outputs: Mapping[str, Any] | None, error: BaseException | None) -> None:
+            run.done = ended
             if self.tracer is not None:
                 device = replica.managers[0].name
                 outputs = self.tracer.ran(device, function, run, outputs, request.number)
@@ -391,6 +388,7 @@ class HostManager:
         self, request: Request, replica: Replica, outputs: Outputs | None, error: BaseException | None
     ) -> None:
         """A request has ended on its devices."""
+        request.execution = None
         if self.tracer is not None:
             self.tracer.ended(request, error)
         self._ended(request.network, replica, request.arrived, error, counted=not request.batch)

@@ -23,6 +23,7 @@ from glow_passes.partition.cut import Place
 from glow_passes.partition.nodes import memory_of, node_graph
 from glow_passes.partition.partition import partition
 from glow_passes.partition.split import device_of, extract, partition_of, split
+from glow_passes.partition.spread import spread
 from glow_passes.partition.support import by_support
 from glow_passes.pipeline import PassRunner
 from glow_runtime.devices.device import Device
@@ -195,14 +196,30 @@ def _supported(module: ModuleOp, rooms: Sequence[Room], count: int) -> list[_Pie
     return _alike(module, rooms, alike, count)
 
 
+#: Tables that no device has room for are cut into parts of its memory by these.
+FRACTIONS = (1, 2, 4, 8)
+
+
 def _alike(module: ModuleOp, rooms: Sequence[Room], alike: Sequence[int], count: int) -> list[_Piece]:
     """Pieces for devices of one backend, by memory and time."""
     backend = rooms[alike[0]].device.compiler()
-    _run(module, [*common_phases(backend), *target_phases(backend)])
     chosen = [rooms[i] for i in alike]
-    made = partition(_main(module), [room.place for room in chosen], count)
     by_name = {rooms[i].name: i for i in alike}
-    return _pieces(made, rooms, [by_name[device_of(f) or ""] for f in made], lowered=True)
+    bounds = [room.available for room in chosen if room.available is not None]
+    bound = max(bounds) if len(bounds) == len(chosen) else None
+    _run(module, common_phases(backend))
+    for fraction in FRACTIONS:
+        work = module.clone()
+        tables = 0 if bound is None else spread(_main(work), bound // fraction)
+        _run(work, target_phases(backend))
+        try:
+            made = partition(_main(work), [room.place for room in chosen], count)
+        except PartitionError:
+            if not tables or fraction == FRACTIONS[-1]:
+                raise
+            continue
+        return _pieces(made, rooms, [by_name[device_of(f) or ""] for f in made], lowered=True)
+    raise AssertionError(FRACTIONS)
 
 
 def _likeness(device: Device) -> object:

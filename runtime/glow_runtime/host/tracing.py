@@ -118,6 +118,10 @@ class Tracer:
         self._events.extend(other._events)
 
     def write(self, path: Path) -> None:
-        """Write a file for chrome://tracing or ui.perfetto.dev."""
+        """Write a file for chrome://tracing or ui.perfetto.dev, or a picture of the partitions (.svg)."""
+        from glow_runtime.host.picture import schedule_svg
+
+        events = self.events()
+        text = schedule_svg(events) if path.suffix == ".svg" else json.dumps({"traceEvents": events})
         with whole(path) as temporary:
-            temporary.write_text(json.dumps({"traceEvents": self.events()}), encoding="utf-8")
+            temporary.write_text(text, encoding="utf-8")

@@ -105,3 +105,29 @@ glow.func @main {
   %a = glow.add %s, %x : (tensor<64xf32>, tensor<64xf32>) -> tensor<64xf32>
   glow.save %a to @s : tensor<64xf32>
 }
+
+// -----
+
+// A table that no partition has room for: each has some rows, and an index of others looks up any of its own.
+// CHECK: glow.constant @table_8
+// CHECK: glow.constant @table_0
+// CHECK-NOT: glow.constant @table =
+// CHECK-LABEL: glow.func @main_0
+// CHECK: [[L:%.*]] = glow.sub
+// CHECK: [[M:%.*]] = glow.max [[L]]
+// CHECK: [[N:%.*]] = glow.min [[M]]
+// CHECK: [[T:%.*]] = glow.get @table_8
+// CHECK: glow.gather [[T]], [[N]]
+// CHECK-LABEL: glow.func @main_1
+// CHECK: [[U:%.*]] = glow.get @table_0
+// CHECK: glow.gather [[U]]
+// CHECK: glow.select
+glow.placeholder @i input : tensor<4xi64>
+glow.constant @table = dense<1.0> : tensor<16x16xf32>
+glow.placeholder @y output : tensor<4x16xf32>
+glow.func @main {
+  %i = glow.get @i : tensor<4xi64>
+  %table = glow.get @table : tensor<16x16xf32>
+  %rows = glow.gather %table, %i {axis = 0 : i64} : (tensor<16x16xf32>, tensor<4xi64>) -> tensor<4x16xf32>
+  glow.save %rows to @y : tensor<4x16xf32>
+}
