@@ -15,10 +15,12 @@ import numpy as np
 import glow_compiler as glow
 
 sys.path.insert(0, str(Path(__file__).parent))
-from glow_npu import NpuBackend  # noqa: E402 - beside this file
+from glow_npu import NpuBackend
 
 
-def row(title: str, model: Any, feed: Mapping[str, Any], want: Mapping[str, Any], exact: bool, **more: Any) -> str:
+def row(
+    title: str, model: Any, feed: Mapping[str, Any], want: Mapping[str, Any], exact: bool, **more: Any
+) -> str:
     """A row of the table: cycles without hiding, with it, and the bound."""
     plain: Any = glow.compile(model, backend=NpuBackend(hide=False), **more)
     hidden: Any = glow.compile(model, backend=NpuBackend(), **more)
@@ -40,7 +42,10 @@ def main() -> None:
     more: dict[str, Any] = {"shapes": shapes} if shapes else {}
     rng = np.random.default_rng(0)
     net = glow.compile(path, **more)
-    sizes = {port.name: shapes.get(port.name, tuple(n if isinstance(n, int) else 1 for n in port.shape)) for port in net.inputs}
+    sizes = {
+        port.name: shapes.get(port.name, tuple(n if isinstance(n, int) else 1 for n in port.shape))
+        for port in net.inputs
+    }
     feed = {port.name: rng.standard_normal(sizes[port.name]).astype(port.dtype) for port in net.inputs}
     print("| | no hiding | hiding | bound |\n| --- | --- | --- | --- |")
     name = Path(path).stem

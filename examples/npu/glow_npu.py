@@ -66,7 +66,7 @@ MEMORY = Memory(size=256 << 10, alignment=64, bandwidth=16)  # bytes a cycle ove
 DMA_START = 32  # cycles until the first byte arrives
 SIDE = 16  # rows and columns of the matrix unit; floats: one deep a cycle, bytes: four
 LANES = 16  # elements a cycle of the vector unit
-UNROLL = 8  # tiles that are scheduled together
+UNROLL = 2  # tiles in a turn of the innermost loops
 
 LAYERS = (FullyConnectedOp, ConvOp, QuantizedFullyConnectedOp, QuantizedConvOp)
 #: What the vector unit does; convolutions are those with a group for each channel.
