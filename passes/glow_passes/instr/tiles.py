@@ -108,7 +108,8 @@ def followers(op: InstrOp) -> list[InstrOp]:
             break
         between = steps[steps.index(op) + 1 : steps.index(reader)]
         read = {origin(v) for v in op.operands[1:]}
-        if any(origin(v) in read for o in between if isinstance(o, InstrOp) for v in o.written()):
+        writers = [o for o in between if isinstance(o, InstrOp) and not isinstance(o, DeallocOp)]
+        if any(origin(v) in read for o in writers for v in o.written()):
             break
         assert isinstance(reader, InstrOp)
         found.append(reader)
@@ -144,6 +145,11 @@ class Tiler:
         assert before.parent is not None
         self.op = op
         self.following = following
+        steps = list(before.parent.ops)
+        for end in steps[steps.index(op) : steps.index(before)]:
+            if isinstance(end, DeallocOp):  # what `op` reads is read where the last of these was
+                end.detach()
+                before.parent.insert_op_after(end, before)
         self.outside: Block = before.parent
         self.before = before
         self.space = StringAttr(space)
