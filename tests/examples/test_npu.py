@@ -117,7 +117,7 @@ def test_quantized_networks_are_bit_exact(example: ModuleType, model: Model) -> 
 
 
 def mobile() -> tuple[glow.GraphBuilder, Array]:
-    """An inverted residual: a depthwise convolution between two of single pixels, and their sum with the input."""
+    """An inverted residual: a depthwise convolution between two of single pixels, and a sum."""
     g = glow.GraphBuilder()
     x = g.placeholder("x", (1, 16, 20, 20))
     y = g.relu(g.conv(x, g.constant(random(48, 16, 1, 1), "expand")))
@@ -128,7 +128,7 @@ def mobile() -> tuple[glow.GraphBuilder, Array]:
 
 
 def test_residuals_are_added_to_tiles(example: ModuleType) -> None:
-    """What follows a layer element by element is done where its tiles are; depthwise layers are vector work."""
+    """What follows a layer is done where its tiles are; depthwise layers are vector work."""
     graph, data = mobile()
     want = glow.compile(graph, backend="interpreter").run({"x": data})["y"]
     net: Any = glow.compile(graph, backend=example.NpuBackend())

@@ -118,12 +118,13 @@ def followers(op: InstrOp) -> list[InstrOp]:
 
 def _follows(op: Operation, result: SSAValue) -> bool:
     """Whether an instruction works on a result element by element, beside whole tensors and single numbers."""
-    if not isinstance(op, InstrOp) or not op.DATA_PARALLEL or op.GRAPH_OP is None or op.predicate is not None:
+    if not isinstance(op, InstrOp) or not op.DATA_PARALLEL or op.predicate is not None:
         return False
     sizes = [shape_of(v) for v in op.operands]
     kinds = [element_of(v) for v in op.operands]
     return (
-        not op.regions
+        op.GRAPH_OP is not None
+        and not op.regions
         and not op.results
         and sizes[0] == shape_of(result)
         and [*op.operands].count(result) == 1
