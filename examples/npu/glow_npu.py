@@ -43,17 +43,21 @@ from glow_dialects.instr.memory import (
     instr_function,
     instr_functions,
 )
-from glow_dialects.instr.spaces import Memory
+from glow_dialects.instr.spaces import Memory, space_of
+from glow_dialects.ops.avg_pool import AvgPoolOp
 from glow_dialects.ops.conv import ConvOp
 from glow_dialects.ops.fully_connected import FullyConnectedOp
+from glow_dialects.ops.max_pool import MaxPoolOp
 from glow_dialects.ops.module import ConstantOp
+from glow_dialects.ops.quantized_avg_pool import QuantizedAvgPoolOp
 from glow_dialects.ops.quantized_conv import QuantizedConvOp
 from glow_dialects.ops.quantized_fully_connected import QuantizedFullyConnectedOp
 from glow_dialects.ops.requantize import finish, scale_of, zero_of
 from glow_passes.contract import InstructionPass
 from glow_passes.instr.machine import Work
 from glow_passes.instr.simulate import Timeline, simulate
-from glow_passes.instr.tiles import Place, Sizes, Tiler, conv_product, dense_product
+from glow_passes.instr.tile import fitting_tile, tile
+from glow_passes.instr.tiles import Place, Sizes, Tiler, conv_product, dense_product, followers
 from glow_passes.instr.unroll import unroll_by
 
 # The data sheet.
@@ -62,9 +66,11 @@ MEMORY = Memory(size=256 << 10, alignment=64, bandwidth=16)  # bytes a cycle ove
 DMA_START = 32  # cycles until the first byte arrives
 SIDE = 16  # rows and columns of the matrix unit; floats: one deep a cycle, bytes: four
 LANES = 16  # elements a cycle of the vector unit
-UNROLL = 8  # tiles that are scheduled together
+UNROLL = 2  # tiles in a turn of the innermost loops
 
 LAYERS = (FullyConnectedOp, ConvOp, QuantizedFullyConnectedOp, QuantizedConvOp)
+#: What the vector unit does; convolutions are those with a group for each channel.
+VECTOR = (MaxPoolOp, AvgPoolOp, QuantizedAvgPoolOp, ConvOp, QuantizedConvOp)
 
 
 @own_instr
@@ -136,7 +142,7 @@ class NpuTiler(Tiler):
     """A layer's tiles on the matrix unit."""
 
     def __init__(self, layer: InstrOp) -> None:
-        super().__init__(layer, SCRATCH)
+        super().__init__(layer, SCRATCH, followers(layer))
         self.layer: Any = layer
         self.floats = element_of(layer.operands[1]) == f32
         self.zero = 0 if self.floats else zero_of(self.layer.operands[1].type.element_type)
@@ -153,9 +159,7 @@ class NpuTiler(Tiler):
         sizes = tile_sizes(layer)
         assert sizes is not None
         self.product(product, sizes, f32 if self.floats else i32)
-        self.end()
-        layer.detach()
-        layer.erase()
+        self.replace()
 
     def padded(self) -> SSAValue:
         """The input of a convolution with its border."""
@@ -243,8 +247,12 @@ class NpuTilePass(InstructionPass):
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         for function in instr_functions(op):
             for layer in [o for o in function.block.ops if isinstance(o, InstrOp)]:
+                if layer.parent is None:
+                    continue  # it followed another one
                 if layer.GRAPH_OP in LAYERS and tile_sizes(layer) is not None:
                     NpuTiler(layer).run()
+                elif layer.GRAPH_OP in VECTOR and (sizes := fitting_tile(layer, MEMORY.size // 8)):
+                    tile(layer, SCRATCH, sizes)
             unroll_tiles(function)
 
 
@@ -284,6 +292,8 @@ class NpuBackend(Backend):
                 return Work("matrix", -(-rows // SIDE) * -(-columns // SIDE) * deep)
             case BeginOp() | RequantizeOp():
                 return Work("vector", -(-size // (LANES * 4)))
+            case InstrOp() if space_of(op.operands[0]) == SCRATCH:
+                return Work("vector", -(-op.arithmetic() // LANES))
             case _:
                 return Work("host", size // 64)
 

@@ -183,6 +183,14 @@ class InstrOp(Operator):
         with self.as_node(node) as probe:
             return probe.iteration()  # pyright: ignore[reportAttributeAccessIssue]
 
+    def arithmetic(self) -> int:
+        """Arithmetic operations, about, as its graph operator says (`GraphOp.work`); 0 where it has none."""
+        node: Any = self.GRAPH_OP
+        if node is None:
+            return 0
+        with self.as_node(node) as probe:
+            return probe.work()  # pyright: ignore[reportAttributeAccessIssue]
+
     def _verify_as(self, node: type[Operator]) -> None:
         """Check the buffers against the graph operator's shape inference."""
         with self.as_node(node) as probe:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import sys
 from collections.abc import Callable
+from importlib.metadata import EntryPoint
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -16,6 +18,7 @@ import glow_compiler as glow
 from glow_backends.conformance import check_backend
 from glow_dialects.core.types import Array
 from glow_passes.instr.simulate import Timeline
+from glow_tools import run
 
 FOLDER = Path(__file__).parents[2] / "examples/npu"
 LAYERS = ("conv", "fully_connected", "quantized_conv", "quantized_fully_connected")
@@ -110,4 +113,66 @@ def test_quantized_networks_are_bit_exact(example: ModuleType, model: Model) -> 
     want = glow.compile(quantized, backend="interpreter").run({"x": data})["y"]
     net = glow.compile(quantized, backend=example.NpuBackend())
     np.testing.assert_array_equal(net.run({"x": data})["y"], want)
+    assert timeline_of(net).busy()["matrix"] > 0
+
+
+def mobile() -> tuple[glow.GraphBuilder, Array]:
+    """An inverted residual: a depthwise convolution between two of single pixels, and a sum."""
+    g = glow.GraphBuilder()
+    x = g.placeholder("x", (1, 16, 20, 20))
+    y = g.relu(g.conv(x, g.constant(random(48, 16, 1, 1), "expand")))
+    y = g.conv(y, g.constant(random(48, 1, 3, 3), "depth"), pads=(1, 1, 1, 1), group=48)
+    y = g.add(g.conv(g.relu(y), g.constant(random(16, 48, 1, 1), "project")), x)
+    g.save(g.reduce_mean(g.relu(y), axes=(2, 3)), "y")
+    return g, random(1, 16, 20, 20)
+
+
+def test_residuals_are_added_to_tiles(example: ModuleType) -> None:
+    """What follows a layer is done where its tiles are; depthwise layers are vector work."""
+    graph, data = mobile()
+    want = glow.compile(graph, backend="interpreter").run({"x": data})["y"]
+    net: Any = glow.compile(graph, backend=example.NpuBackend())
+    np.testing.assert_allclose(net.run({"x": data})["y"], want, rtol=1e-4, atol=1e-4 * np.abs(want).max())
+    events = {(event.name, event.unit) for event in timeline_of(net).events}
+    assert {("add", "vector"), ("relu", "vector"), ("conv", "vector")} <= events
+    quantized = glow.quantize(graph, [{"x": data}], everything=True)
+    exact = glow.compile(quantized, backend="interpreter").run({"x": data})["y"]
+    got = glow.compile(quantized, backend=example.NpuBackend()).run({"x": data})["y"]
+    np.testing.assert_array_equal(got, exact)
+
+
+def test_a_timeline_by_a_command(
+    example: ModuleType,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """`glow-run --backend npu --timeline` draws the cycles; a backend without any says so."""
+    entries = (EntryPoint("npu", "glow_npu:NpuBackend", "glow.backends"),)
+    monkeypatch.setattr("importlib.metadata.entry_points", lambda group: entries * (group == "glow.backends"))
+    model = str(tmp_path / "net.mlir")
+    glow.save(perceptron()[0], model)
+    for name in ("npu.svg", "npu.json"):
+        command = [model, "--random", "0", "--backend", "npu{hide=false}", "--timeline", str(tmp_path / name)]
+        assert run.main(command) == 0
+    assert "of them waiting" in capsys.readouterr().out
+    assert (tmp_path / "npu.svg").read_text().startswith("<svg ")
+    assert json.loads((tmp_path / "npu.json").read_text())["traceEvents"]
+    with pytest.raises(SystemExit):
+        run.main([model, "--random", "0", "--backend", "interpreter", "--timeline", str(tmp_path / "t.svg")])
+    assert "backend interpreter counts no cycles" in capsys.readouterr().err
+
+
+def test_the_host_runs_the_rest_by_compiled_kernels(example: ModuleType) -> None:
+    """A device that has layers alone, with the CPU for all other operators."""
+
+    class Layers(example.NpuBackend):
+        def supports(self, op: Any) -> bool:
+            return isinstance(op, example.LAYERS)
+
+    graph, data = network()
+    want = glow.compile(graph, backend="interpreter").run({"x": data})["y"]
+    net: Any = glow.compile(graph, backend=glow.HostFallback(Layers()))
+    np.testing.assert_allclose(net.run({"x": data})["y"], want, rtol=1e-4, atol=1e-4 * np.abs(want).max())
+    assert net.report().notes["parts"] == {"npu": 3, "cpu": 2}
     assert timeline_of(net).busy()["matrix"] > 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -97,3 +98,54 @@ def test_unknown_unit() -> None:
 
     with pytest.raises(UnsupportedError, match=r"runs on unit 'gpu'; there are: dma, alu"):
         scheduled(TILES, 1, Lost())
+
+
+def test_pictures_of_a_timeline() -> None:
+    """A box for each instruction that is wide enough, a row for each unit."""
+    timeline = scheduled(ROWS, 0, Device())[1]
+    picture = ElementTree.fromstring(timeline.svg())
+    boxes = picture.findall("{http://www.w3.org/2000/svg}rect")
+    assert len(boxes) == len(timeline.events)
+    assert len({box.get("y") for box in boxes}) == len(timeline.busy())
+    twice = Timeline.joined([timeline, timeline])
+    assert (twice.cycles, twice.stalls) == (2 * timeline.cycles, 2 * timeline.stalls)
+    assert twice.events[len(timeline.events)].start == timeline.events[0].start + timeline.cycles
+
+
+LOADS = """
+glow.placeholder @x input : tensor<{n}x512xf32>
+glow.placeholder @y output : tensor<{n}x512xf32>
+glow_instr.func @main attributes {{memories = {{near = {{size = {size} : i64}}}}}} declare {{
+  %x = glow_instr.weight @x mutable : memref<{n}x512xf32>
+  %y = glow_instr.weight @y mutable : memref<{n}x512xf32>
+}} program {{
+  glow_instr.for %i = 0 to {n} step 1 {{
+    %a = glow_instr.alloc : memref<512xf32, "near">
+    %v = glow_instr.tensorview %x offset 512 * %i : memref<{n}x512xf32> to memref<512xf32>
+    %t = glow_instr.start_copy @out %a, @in %v : memref<512xf32, "near">, memref<512xf32>
+    glow_instr.wait @after %t : !glow_instr.token
+    %w = glow_instr.tensorview %y offset 512 * %i : memref<{n}x512xf32> to memref<512xf32>
+    glow_instr.relu @out %w, @in %a : memref<512xf32>, memref<512xf32, "near">
+    glow_instr.dealloc @out %a : memref<512xf32, "near">
+  }}
+}}
+"""
+
+
+@pytest.mark.parametrize("turns", [2, 3, 6, 7])
+def test_loops_load_for_the_next_turn(turns: int) -> None:
+    """Without unrolling, all transfers but the first go on beside the work; the numbers stay."""
+    before, after, module = scheduled(LOADS.format(n=turns, size=8192), 1, Device())
+    assert after.busy() == before.busy()
+    assert before.cycles == turns * (148 + 50)
+    assert after.cycles == turns * 148 + 50
+    data = np.random.default_rng(0).standard_normal((turns, 512)).astype(np.float32)
+    for late in (False, True):
+        program = get_backend("interpreter", late=late, planned=True).compile(module)
+        np.testing.assert_array_equal(program.run({"x": data})["y"], np.maximum(data, 0))
+
+
+def test_memories_without_room_for_two_buffers_have_one() -> None:
+    before, after, module = scheduled(LOADS.format(n=6, size=2048), 1, Device())
+    assert after.cycles == before.cycles
+    assert "carry" not in str(module)

@@ -17,6 +17,7 @@ from glow_dialects.instr.loops import ForOp, YieldOp
 from glow_dialects.instr.memory import AllocOp, DeallocOp, InstrFuncOp, ViewOp, WeightOp, origin
 from glow_dialects.instr.regions import Region, meet, region_of
 from glow_dialects.instr.spaces import space_of
+from glow_passes.instr.double_buffer import double_buffer
 from glow_passes.instr.machine import Machine
 from glow_passes.instr.plan_memory import lives_of
 from glow_passes.instr.shrink_lives import shrink
@@ -37,6 +38,7 @@ def hide_latency(function: InstrFuncOp, machine: Machine) -> None:
     for op in function.walk():
         if isinstance(op, AllocOp):
             op.properties.pop("offset", None)
+    _double_buffer(function)
     blocks = [function.block, *(op.block for op in function.walk() if isinstance(op, ForOp))]
     written = {block: list(block.ops) for block in blocks}
     for part in _FILLED:
@@ -47,6 +49,17 @@ def hide_latency(function: InstrFuncOp, machine: Machine) -> None:
             return
     for block in blocks:
         _arrange(block, written[block])
+
+
+def _double_buffer(function: InstrFuncOp) -> None:
+    """Let innermost loops load ahead, unless memories are too small for two buffers of each load."""
+    before = function.clone()
+    for loop in [op for op in function.walk() if isinstance(op, ForOp)]:
+        if not any(isinstance(op, ForOp) for op in loop.block.ops):
+            double_buffer(loop)
+    if not _fits(function):
+        function.detach_region(function.body)
+        function.add_region(before.detach_region(before.body))
 
 
 def _fits(function: InstrFuncOp) -> bool:
@@ -108,9 +121,13 @@ class _Scheduler:
         while isinstance(loop, ForOp):
             outer = loop.parent
             assert outer is not None
-            for op in outer.ops:
-                if isinstance(op, AllocOp) and (space := space_of(op.result)) in room:
-                    room[space] -= bytes_of(op.result.type)
+            around = list(outer.ops)
+            at = around.index(loop)
+            ended = {op.buffer for op in around[:at] if isinstance(op, DeallocOp)}
+            for op in around[:at]:
+                if isinstance(op, AllocOp) and op.result not in ended:
+                    space = space_of(op.result)
+                    room[space] = room.get(space, 0) - bytes_of(op.result.type)
             loop = outer.parent_op()
         return room
 

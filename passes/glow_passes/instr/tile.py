@@ -148,10 +148,14 @@ def tile(op: InstrOp, space: str, sizes: Sequence[int]) -> bool:
         return False
     tiles = _Tiles(plan, space, cuts)
     tiles.write(0, {}, {})
-    tiles.end()
-    op.detach()
-    op.erase()
+    tiles.replace()
     return True
+
+
+def fitting_tile(op: InstrOp, room: int) -> tuple[int, ...] | None:
+    """The sizes of the largest tiles that take at most `room` bytes in all; None where there are none."""
+    plan = Plan.of(op)
+    return None if plan is None else plan.fitting(room)
 
 
 def tile_to_fit(op: InstrOp, space: str, room: int) -> bool:
@@ -162,8 +166,7 @@ def tile_to_fit(op: InstrOp, space: str, room: int) -> bool:
     plan = Plan.of(op)
     if plan is None:
         return False
-    sizes = plan.fitting(room)
-    if sizes is None:
+    if (sizes := plan.fitting(room)) is None:
         least = plan.bytes([1 if i in plan.loops else n for i, n in enumerate(plan.iteration.sizes)])
         raise CompileError(
             f"{op.name} of {op.operands[0].type}: the smallest tile takes {least} bytes, and memory "
@@ -262,4 +265,4 @@ class TilePass(InstructionPass):
                     tile_to_fit(step, self.memory, self.bytes)
 
 
-__all__ = ["TilePass", "tile", "tile_to_fit"]
+__all__ = ["TilePass", "fitting_tile", "tile", "tile_to_fit"]

@@ -11,10 +11,12 @@ from typing import Any, TypeVar
 from xdsl.dialects.builtin import MemRefType, StringAttr
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 
-from glow_dialects.core.types import element_of, shape_of
+from glow_dialects.core.instr_op import InstrOp
+from glow_dialects.core.types import UniformQuantizedType, element_of, shape_of
 from glow_dialects.instr.loops import ForOp
-from glow_dialects.instr.memory import AllocOp, DeallocOp, StartCopyOp, ViewOp, WaitOp
-from glow_dialects.instr.strides import dense_strides, strided
+from glow_dialects.instr.memory import AllocOp, DeallocOp, StartCopyOp, ViewOp, WaitOp, origin
+from glow_dialects.instr.spaces import MAIN, space_of
+from glow_dialects.instr.strides import dense_strides, strided, strides_of
 
 Dims = tuple[tuple[int, int], ...]
 """Size, and stride in elements, of some dimensions."""
@@ -92,14 +94,63 @@ def first(dims: Dims, size: int) -> Dims:
     return ((size, dims[0][1]), *dims[1:])
 
 
+def followers(op: InstrOp) -> list[InstrOp]:
+    """The element-wise instructions that alone read the result of `op`, one after another.
+
+    relu(conv), add(conv, x): they may be computed tile by tile where `op` is; see `Tiler.follow`.
+    """
+    found: list[InstrOp] = []
+    steps = [] if op.parent is None else list(op.parent.ops)
+    while isinstance((result := (found[-1] if found else op).operands[0]).owner, AllocOp):
+        users = {use.operation for use in result.uses} - {op, *found}
+        readers = [user for user in users if not isinstance(user, DeallocOp)]
+        if len(readers) != 1 or not _follows(reader := readers[0], result):
+            break
+        between = steps[steps.index(op) + 1 : steps.index(reader)]
+        read = {origin(v) for v in op.operands[1:]}
+        writers = [o for o in between if isinstance(o, InstrOp) and not isinstance(o, DeallocOp)]
+        if any(origin(v) in read for o in writers for v in o.written()):
+            break
+        assert isinstance(reader, InstrOp)
+        found.append(reader)
+    return found
+
+
+def _follows(op: Operation, result: SSAValue) -> bool:
+    """Whether an instruction works on a result element by element, beside whole tensors and single numbers."""
+    if not isinstance(op, InstrOp) or not op.DATA_PARALLEL or op.predicate is not None:
+        return False
+    sizes = [shape_of(v) for v in op.operands]
+    kinds = [element_of(v) for v in op.operands]
+    return (
+        op.GRAPH_OP is not None
+        and not op.regions
+        and not op.results
+        and sizes[0] == shape_of(result)
+        and [*op.operands].count(result) == 1
+        and all(s == sizes[0] or prod(s) == 1 for s in sizes)
+        and not any(isinstance(k, UniformQuantizedType) and k.axis.data >= 0 for k in kinds)
+        and all(strides_of(v.type) is None and space_of(v) == MAIN for v in op.operands)
+    )
+
+
 class Tiler:
     """Writes the tiles of a product in front of an instruction; a device says what is done with one.
 
-    Tiles are loaded by asynchronous copies, each waited for at once: `hide_latency` sets that right.
+    Tiles are loaded by asynchronous copies, each waited for at once: `hide_latency` sets that right. What is
+    `following` (see `followers`) is done with each tile of results before it is stored.
     """
 
-    def __init__(self, before: Operation, space: str) -> None:
+    def __init__(self, op: InstrOp, space: str, following: Sequence[InstrOp] = ()) -> None:
+        before = following[-1] if following else op
         assert before.parent is not None
+        self.op = op
+        self.following = following
+        steps = list(before.parent.ops)
+        for end in steps[steps.index(op) : steps.index(before)]:
+            if isinstance(end, DeallocOp):  # what `op` reads is read where the last of these was
+                end.detach()
+                before.parent.insert_op_after(end, before)
         self.outside: Block = before.parent
         self.before = before
         self.space = StringAttr(space)
@@ -142,8 +193,32 @@ class Tiler:
                             deep = prod(size for size, _ in b_dims[:-1])
                             self.accumulate(sums, self.matrix(a, height), self.matrix(b, deep))
                             self.end()
-                    result = self.finish(tile, height, (j, 1))
-                    self.copy(self.view(p.y, y_dims, [*y_at, (j, p.y_column[1])]), result)
+                    places = [*y_at, (j, p.y_column[1])]
+                    result = self.follow(self.finish(tile, height, (j, 1)), y_dims, places)
+                    y = self.following[-1].operands[0] if self.following else p.y
+                    self.copy(self.view(y, y_dims, places), result)
+
+    def follow(self, tile: SSAValue, dims: Dims, places: Sequence[Place]) -> SSAValue:
+        """What follows, on a tile of results; other operands of that shape are loaded by tiles, too."""
+        result = self.op.operands[0]
+        for op in self.following:
+            out = self.buffer([n for n, _ in dims], element_of(op.operands[0]))
+            operands = [out]
+            for value in op.operands[1:]:
+                whole = shape_of(value) == shape_of(result)
+                part = (dims, places) if whole else (((1, 1),), ())
+                operands.append(tile if value is result else self.load(value, *part))
+            copy = type(op).create(operands=operands, properties=dict(op.properties))
+            copy.location = op.location
+            tile, result = self.add(copy).operands[0], op.operands[0]
+        return tile
+
+    def replace(self) -> None:
+        """Erase what the tiles stand for."""
+        self.end()
+        for op in (*reversed(self.following), self.op):
+            op.detach()
+            op.erase()
 
     def tiles(self, size: int, tile: int) -> Generator[tuple[int | SSAValue, int]]:
         """Loops over the tiles of a dimension: where each begins, and its size."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from xdsl.context import Context
@@ -57,9 +58,23 @@ def _turn(
 ) -> list[SSAValue]:
     """Copy a loop's body for `index + ahead` to `block`; returns the tokens that the turn yields."""
     known: dict[SSAValue, SSAValue] = dict(zip(loop.carried, tokens, strict=True))
+    copy_ops(body_ops(loop), loop, known, block, before, ahead, index)
+    return [known.get(token, token) for token in loop.yielded]
+
+
+def copy_ops(
+    ops: Sequence[Operation],
+    loop: ForOp,
+    known: dict[SSAValue, SSAValue],
+    block: Block,
+    before: Operation | None,
+    ahead: int,
+    index: int | SSAValue,
+) -> None:
+    """Copy operations of a loop's body for `index + ahead` to `block`; `known` has what stands for values."""
     if isinstance(index, SSAValue):
         known[loop.index] = index
-    for op in body_ops(loop):
+    for op in ops:
         copy = op.clone(known)
         if before is None:
             block.add_op(copy)
@@ -68,7 +83,6 @@ def _turn(
         for inner in copy.walk():
             if isinstance(inner, ViewOp) and (loop.index in inner.operands or index in inner.operands):
                 _shift(inner, loop.index, index, ahead, known)
-    return [known.get(token, token) for token in loop.yielded]
 
 
 def _shift(
