@@ -100,7 +100,7 @@ hunt-orders: setup
 mutants: setup
 	$(BIN)/python -W ignore tests/repo/mutants.py --jobs $(JOBS) $(FILES)
 
-# Every sample of every operator, in the emulators that are installed and in Node: some hours.
+# Every sample of every operator, in the emulators that are installed and in Node: a quarter of an hour.
 machines: setup
 	GLOW_EVERY_CARD=1 $(BIN)/python -m pytest -n $(JOBS) tests/numeric/test_emulated.py
 

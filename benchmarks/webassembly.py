@@ -50,9 +50,10 @@ const x = new ort.Tensor("float32", data, [1, 3, 224, 224]);
 const run = async () => Object.values(await session.run({ x }))[0].data;
 """
 TIMED = """
-const started = performance.now();
+const started = process.cpuUsage();
 {setup}
-const start = performance.now() - started;
+const begun = process.cpuUsage(started);
+const start = (begun.user + begun.system) / 1000;
 const times = [];
 let y;
 for (let i = 0; i < 50; ++i) {{

@@ -108,9 +108,7 @@ def check_backend(
 def check_case(backend: Backend, case: Case, binding: Binding = "inputs") -> Outcome:
     """Build a module around one operator, compile it, run it twice, compare both times."""
     module, feed = module_of_sample(case.sample, binding)
-    ctx = context()
-    _apply(ctx, module, (LegalizePass(backend),))
-    nodes = [op for f in functions(module) for op in f.body.block.ops if isinstance(op, GraphOp)]
+    nodes = legalized(backend, module)
     decomposed = not any(isinstance(op, case.sample.op) for op in nodes)
 
     def outcome(status: Status, error: float = 0.0, message: str = "") -> Outcome:
@@ -121,9 +119,7 @@ def check_case(backend: Backend, case: Case, binding: Binding = "inputs") -> Out
             return outcome("declined", message=f"needs {op.name}")
     try:
         expected = expected_results(case.sample)
-        _apply(ctx, module, backend.graph_passes())
-        for _, passes in instruction_phases(backend):
-            _apply(ctx, module, passes)
+        plan(backend, module)
         program = backend.compile(module)
         worst = 0.0
         for attempt in ("first", "second"):
@@ -137,6 +133,20 @@ def check_case(backend: Backend, case: Case, binding: Binding = "inputs") -> Out
         return outcome("agrees", worst)
     except Exception as error:  # a report of a backend under development names all that is wrong
         return outcome("fails", message=f"{type(error).__name__}: {error}")
+
+
+def legalized(backend: Backend, module: ModuleOp) -> list[GraphOp]:
+    """The nodes of a module once those that the backend declines are decomposed, in place."""
+    _apply(context(), module, (LegalizePass(backend),))
+    return [op for f in functions(module) for op in f.body.block.ops if isinstance(op, GraphOp)]
+
+
+def plan(backend: Backend, module: ModuleOp) -> None:
+    """Make the functions of a legalised module planned instructions."""
+    ctx = context()
+    _apply(ctx, module, backend.graph_passes())
+    for _, passes in instruction_phases(backend):
+        _apply(ctx, module, passes)
 
 
 def module_of_sample(sample: Sample, binding: Binding) -> tuple[ModuleOp, dict[str, Array]]:

@@ -2,184 +2,111 @@
 
 from __future__ import annotations
 
-import json
-import shutil
-import subprocess
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 
 from glow_backends.base import Program, Report, ports
+from glow_backends.conformance import (
+    Case,
+    difference,
+    expected_results,
+    legalized,
+    module_of_sample,
+    plan,
+)
 from glow_backends.cpu.aot import AotProgram, Source, compile_ahead
 from glow_backends.cpu.backend import CpuBackend
+from glow_backends.cpu.select import select
 from glow_dialects.core.types import Array
 from glow_dialects.instr.memory import instr_functions
 from glow_tools import compile_c, compile_wasm
+from glow_tools.machines import run_bundle
 
-RUN_IN_NODE = """
-import { readFileSync, writeFileSync } from "node:fs";
-import { load } from "./net.mjs";
-const net = await load();
-const arrays = { Float32Array, Float64Array, Int8Array, Uint8Array, Int16Array, Uint16Array, Int32Array,
-  Uint32Array, BigInt64Array, BigUint64Array };
-const inputs = {};
-JSON.parse(process.argv[2]).forEach((file, i) => {
-  const { name, array } = net.inputs[i];
-  const data = readFileSync(file);
-  inputs[name] = new arrays[array](data.buffer.slice(data.byteOffset, data.byteOffset + data.length));
-});
-for (const [name, array] of Object.entries(net.run(inputs))) {
-  writeFileSync(`${name.replace(/\\W/g, "_")}.out`, new Uint8Array(array.buffer));
-}
-"""
-
-BOARD = """
-ENTRY(reset)
-SECTIONS {
-  . = 0;
-  .vectors : { KEEP(*(.vectors)) }
-  .text : { *(.text*) *(.rodata*) KEEP(*(.init)) KEEP(*(.fini)) KEEP(*(.init_array)) KEEP(*(.fini_array)) }
-  .exidx : { __exidx_start = .; *(.ARM.exidx*) __exidx_end = .; }
-  . = RAM;
-  .data : { *(.data*) }
-  .bss : { __bss_start__ = .; *(.bss*) *(COMMON) __bss_end__ = .; }
-  end = .; __end__ = .;
-}
-"""
-START = """
-extern void _start(void);
-extern char end[];
-void *_sbrk(int bytes);
-void *_sbrk(int bytes) {
-  static char *next = end;
-  char *place = next;
-  return next += bytes, place;
-}
-void reset(void);
-void reset(void) {
-  *(volatile unsigned *)0xE000ED88 |= 0xFu << 20; /* the coprocessors of floats and vectors */
-  __asm__ volatile("dsb\\nisb");
-  _start();
-}
-__attribute__((section(".vectors"), used)) static void *const vectors[] = {(void *)TOP, (void *)reset};
-"""
+TARGETS = (
+    "cortex-a72",
+    "armv7",
+    "riscv64",
+    "riscv64-v",
+    "wasm32",
+    "wasm32-scalar",
+    "wasm32-relaxed",
+    "cortex-m0plus",
+    "cortex-m3",
+    "cortex-m4",
+    "cortex-m7",
+    "cortex-m55",
+)
 
 
-@dataclass(frozen=True)
-class Machine:
-    """A processor, what links for it and what runs it: `compiler` with its options, `emulator` likewise."""
-
-    target: str
-    compiler: tuple[str, ...]
-    emulator: tuple[str, ...]
-    #: Of a board without an operating system, where its memory is.
-    ram: int | None = None
-
-    @property
-    def missing(self) -> str:
-        """What is not installed, "" where all is."""
-        return ", ".join(t for t in (self.compiler[0], self.emulator[0]) if not shutil.which(t))
-
-
-def _linux(target: str, prefix: str, emulator: str, *options: str) -> Machine:
-    return Machine(target, (f"{prefix}-gcc", "-static", "-O1"), (emulator, *options))
-
-
-def _board(target: str, cpu: str, board: str, ram: int, *options: str) -> Machine:
-    """Newlib's semihosting reads and writes the files of this machine."""
-    link = (f"-mcpu={cpu}", "-mthumb", *options, "--specs=rdimon.specs", "-O1")
-    quiet = ("-display", "none", "-serial", "none", "-monitor", "none")
-    return Machine(
-        target, ("arm-none-eabi-gcc", *link), ("qemu-system-arm", "-M", board, *quiet, "-kernel"), ram
-    )
-
-
-MACHINES = {
-    m.target: m
-    for m in (
-        _linux("cortex-a72", "aarch64-linux-gnu", "qemu-aarch64"),
-        _linux("armv7", "arm-linux-gnueabihf", "qemu-arm"),
-        _linux("riscv64", "riscv64-linux-gnu", "qemu-riscv64"),
-        _linux("riscv64-v", "riscv64-linux-gnu", "qemu-riscv64", "-cpu", "rv64,v=true,vlen=128"),
-        Machine("wasm32", ("wasm-ld",), ("node",)),
-        Machine("wasm32-scalar", ("wasm-ld",), ("node",)),
-        _board("cortex-m4", "cortex-m4", "mps2-an386", 0x20000000, "-mfloat-abi=softfp", "-mfpu=fpv4-sp-d16"),
-        _board("cortex-m3", "cortex-m3", "mps2-an385", 0x20000000),
-        _board("cortex-m55", "cortex-m55", "mps3-an547", 0x60000000, "-mfloat-abi=softfp"),
-    )
-}
+def write(folder: Path, program: AotProgram) -> None:
+    """The files of a bundle."""
+    if program.target.triple.startswith("wasm"):
+        files = compile_wasm.files([program], False, compile_wasm.linker())
+    else:
+        files = compile_c.files(program, "file")
+    for name, data in files.items():
+        (folder / name).write_bytes(data)
 
 
 class EmulatedBackend(CpuBackend):
-    """The CPU backend for another machine, each program linked statically and run by the emulator."""
+    """The CPU backend for another machine, each program run by its emulator."""
 
     name = "cpu in an emulator"
 
-    def __init__(self, machine: Machine) -> None:
-        super().__init__(cpu=machine.target)
-        self.machine = machine
+    def __init__(self, target: str) -> None:
+        super().__init__(cpu=target)
 
     def compile(self, module: ModuleOp, function: str = "main") -> Program:
         (source,) = (f for f in instr_functions(module) if f.sym_name.data == function)
-        program = compile_ahead([Source(module, source, "net")], self.target, "net")
-        return EmulatedProgram(module, program, self.machine)
+        return EmulatedProgram(module, compile_ahead([Source(module, source, "net")], self.target, "net"))
 
     def consume(self, module: ModuleOp, function: str = "main") -> Program:
         return self.compile(module, function)
 
 
 class EmulatedProgram(Program):
-    """An object linked with the program that glow-compile writes, or a module with its loader."""
+    """A bundle of one function, run once each time."""
 
-    def __init__(self, module: ModuleOp, program: AotProgram, machine: Machine) -> None:
+    def __init__(self, module: ModuleOp, program: AotProgram) -> None:
         self.inputs, self.outputs = ports(module, "input"), ports(module, "output")
-        self.report, self.machine = Report(), machine
+        self.report, self.bundle = Report(), program
         self._folder = TemporaryDirectory()
-        self.folder = Path(self._folder.name)
-        wasm = machine.target.startswith("wasm")
-        files = (
-            compile_wasm.files([program], False, compile_wasm.linker())
-            if wasm
-            else compile_c.files(program, "file")
-        )
-        for name, data in files.items():
-            (self.folder / name).write_bytes(data)
-        if wasm:
-            (self.folder / "run.mjs").write_text(RUN_IN_NODE)
-        else:
-            self._link()
-
-    def _link(self) -> None:
-        sources = ["net_example.c", "net.o"]
-        options: list[str] = []
-        if self.machine.ram is not None:
-            (self.folder / "board.ld").write_text(BOARD.replace("RAM", hex(self.machine.ram)))
-            (self.folder / "start.c").write_text(START)
-            sources += ["start.c"]
-            options = ["-T", "board.ld", f"-DTOP={self.machine.ram + 0x1F0000:#x}"]
-        command = [*self.machine.compiler, *sources, *options, "-lm", "-o", "net"]
-        subprocess.run(command, cwd=self.folder, check=True)
-
-    def _command(self, files: list[str]) -> list[str]:
-        if self.machine.target.startswith("wasm"):
-            return [*self.machine.emulator, "run.mjs", json.dumps(files)]
-        if self.machine.ram is None:
-            return [*self.machine.emulator, "./net", "net.weights", *files]
-        arguments = ",".join(f"arg={text}" for text in ("net", "net.weights", *files))
-        semihosting = f"enable=on,target=native,{arguments}"
-        return [*self.machine.emulator, "net", "-semihosting-config", semihosting]
+        write(Path(self._folder.name), program)
 
     def run(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
-        for number, port in enumerate(self.inputs):
-            np.ascontiguousarray(inputs[port.name]).tofile(self.folder / f"{number}.bin")
-        files = [f"{n}.bin" for n in range(len(self.inputs))]
-        subprocess.run(self._command(files), cwd=self.folder, check=True, timeout=60)
-        results: dict[str, Array] = {}
-        for port in self.outputs:
-            data = np.fromfile(self.folder / f"{port.name}.out", np.uint8)
-            results[port.name] = data.view(port.dtype).reshape(port.shape)
+        ((results,),) = run_bundle(Path(self._folder.name), self.bundle, [inputs])
         return results
+
+
+def problems(target: str, samples: Sequence[Case]) -> list[str]:
+    """How samples, run twice as functions of one bundle, differ from the cards' references.
+
+    Those that run on the host here, by NumPy, are left out.
+    """
+    backend = CpuBackend(cpu=target)
+    functions: dict[str, tuple[Source, dict[str, Array], Case]] = {}
+    for number, case in enumerate(samples):
+        module, feed = module_of_sample(case.sample, "constants")
+        if not all(map(backend.supports, legalized(backend, module))):
+            continue
+        plan(backend, module)
+        function = instr_functions(module)[0]
+        selection = select(function, backend.target, checked=False)
+        if not selection.host_steps:
+            name = f"case{number}"
+            functions[name] = Source(module, function, name, selection=selection), feed, case
+    sources, feeds, taken = zip(*functions.values(), strict=True)
+    assert len(sources) > 0.9 * len(samples), "most operators have kernels"
+    program = compile_ahead(sources, backend.target, "net")
+    found: list[str] = []
+    with TemporaryDirectory() as folder:
+        write(Path(folder), program)
+        for case, runs in zip(taken, run_bundle(Path(folder), program, feeds, 2), strict=True):
+            for result, (kind, want) in enumerate(expected_results(case.sample)):
+                for got in runs:
+                    wrong = difference(got[f"out{result}"], want, kind)
+                    found += [f"{case.name}: {wrong}"] if wrong else []
+    return found

@@ -6,26 +6,42 @@ import os
 
 import numpy as np
 import pytest
-from emulated import MACHINES, EmulatedBackend
+from emulated import TARGETS, EmulatedBackend, problems
 
 import glow_compiler as glow
-from glow_backends.conformance import Case, cases, check_case
+from glow_backends.conformance import Case, cases
+from glow_backends.cpu.target import named
+from glow_tools.machines import machine_for
 
-# A few of each: every case is linked and run twice by the emulator. `make machines` runs all.
-FEW = ("conv", "conv_transpose", "matmul", "quantized_conv", "softmax", "layer_norm", "lstm", "max_pool")
+#: `make machines` takes every sample everywhere.
 EVERY = os.environ.get("GLOW_EVERY_CARD")
-SAMPLES = list(cases()) if EVERY else [c for card in FEW for c in list(cases([card]))[:4]]
+WHOLE = ("cortex-a72", "riscv64", "wasm32")
+FEW = ("conv", "conv_transpose", "matmul", "quantized_conv", "softmax", "layer_norm", "lstm", "max_pool")
 
 
-@pytest.mark.parametrize("target", MACHINES)
-@pytest.mark.parametrize("case", SAMPLES, ids=lambda c: c.name)
-def test_machine(case: Case, target: str) -> None:
-    """What the emulator computes is what the reference computes."""
-    machine = MACHINES[target]
-    if machine.missing:
-        pytest.skip(f"no {machine.missing}")
-    outcome = check_case(EmulatedBackend(machine), case, "constants")
-    assert outcome.status == "agrees", outcome
+def needs(target: str) -> None:
+    """Skip where the machine of a target is not installed."""
+    if machine_for(named(target)).missing:
+        pytest.skip(f"no {machine_for(named(target)).missing}")
+
+
+def samples(target: str) -> list[Case]:
+    """One sample of each operator and its element types; of other targets a few operators."""
+    every = list(cases())
+    if EVERY:
+        return every
+    if target not in WHOLE:
+        return [c for card in FEW for c in list(cases([card]))[:4]]
+    kinds = {(c.sample.op, *(a.dtype for a in c.sample.arrays())): c for c in reversed(every)}
+    return list(kinds.values())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("target", TARGETS)
+def test_operators(target: str) -> None:
+    """What another machine computes is what the references compute."""
+    needs(target)
+    assert problems(target, samples(target)) == []
 
 
 def keyword_spotting() -> tuple[glow.GraphBuilder, list[dict[str, np.ndarray]]]:
@@ -51,11 +67,9 @@ def keyword_spotting() -> tuple[glow.GraphBuilder, list[dict[str, np.ndarray]]]:
 @pytest.mark.parametrize("target", ["cortex-m4", "cortex-m55", "wasm32", "riscv64", "cortex-a72"])
 def test_integers_are_equal(target: str) -> None:
     """A quantised network gives the interpreter's bits on every machine."""
-    machine = MACHINES[target]
-    if machine.missing:
-        pytest.skip(f"no {machine.missing}")
+    needs(target)
     network, inputs = keyword_spotting()
     module = glow.quantize(network, inputs, everything=True)
     expected = glow.compile(module, backend="interpreter").run(inputs[0])["y"]
-    got = glow.compile(module, backend=EmulatedBackend(machine)).run(inputs[0])["y"]
+    got = glow.compile(module, backend=EmulatedBackend(target)).run(inputs[0])["y"]
     np.testing.assert_array_equal(got, expected)

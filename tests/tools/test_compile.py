@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+import re
 import shutil
 import subprocess
 import sys
@@ -50,6 +51,33 @@ def test_example_reports_bad_files(tmp_path: Path) -> None:
     done = subprocess.run([str(program), "short"], cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 1
     assert "bytes expected" in done.stderr
+
+
+@needs_cc
+def test_check(tmp_path: Path) -> None:
+    """The bundle as it was written, run on its machine, beside the interpreter; each way to have weights."""
+    path, out = network(tmp_path), tmp_path / "out"
+    for options in (("--weights", "c"), ("--weights", "embed", "--emit", "library"), ("--threads", "2")):
+        done = run(compile_command.main, path, "-o", out / options[1], "--check", "interpreter", *options)
+        assert done.status == 0, done
+        assert "net, run by this machine: agrees with interpreter: max abs error" in done.output
+        assert re.search(r"^net: \d+ bytes of tensors, \d+ to work in$", done.output, re.MULTILINE), done
+    found = re.search(r"(\d+) bytes of code and its constants, (\d+) of weights", done.output)
+    assert found and 100 < int(found[1]) < 100_000
+    assert int(found[2]) == (out / "2/net.weights").stat().st_size
+
+
+def test_check_that_cannot_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is missing is told before the model is read."""
+    none, out = tmp_path / "none.onnx", tmp_path / "o"
+    apple = ("--target", "apple-m1")
+    refused(run(compile_command.main, none, "-o", out, "--check", "interpreter", *apple), "no emulator")
+    sizes = ("--size", "n=1..4")
+    refused(run(compile_command.main, none, "-o", out, "--check", "interpreter", *sizes), "give --shape")
+    monkeypatch.setenv("PATH", "")
+    arm = ("--target", "cortex-m4")
+    done = run(compile_command.main, none, "-o", out, "--check", "interpreter", *arm)
+    refused(done, "--check needs arm-none-eabi-gcc, qemu-system-arm, which is not installed")
 
 
 @needs_cc

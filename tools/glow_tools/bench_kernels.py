@@ -16,7 +16,7 @@ from rich.markup import escape
 from rich.table import Table
 from xdsl.dialects.builtin import ModuleOp
 
-from glow_backends.base import ports
+from glow_backends.base import Backend, ports
 from glow_backends.cpu.backend import CpuBackend
 from glow_backends.cpu.profile import KernelTime, profile
 from glow_backends.phases import phases
@@ -29,7 +29,7 @@ from glow_tools.feeds import load_archive
 
 
 def planned(
-    path: str, shapes: Mapping[str, Sequence[int]], backend: CpuBackend, opened: bool = False
+    path: str, shapes: Mapping[str, Sequence[int]], backend: Backend, opened: bool = False
 ) -> tuple[ModuleOp, InstrFuncOp, dict[str, float]]:
     """The module of a model, compiled down to planned instructions, and seconds of each phase.
 

@@ -24,6 +24,7 @@ EXAMPLES = """\
   glow-compile model.onnx -o build --target cortex-a72 --emit library
   glow-compile model.onnx -o build --target cortex-m4 --weights embed --memory 256K
   glow-compile model.onnx -o build --target wasm32
+  glow-compile model.onnx -o build --target riscv64-v --check onnxruntime
   cc -O2 build/model_example.c build/model.o -o example && ./example build/model.weights
 """
 
@@ -51,6 +52,8 @@ def _arguments() -> argparse.ArgumentParser:
     told = "leave a dimension open: calls give its size, from the least to the most"
     add("--size", type=_range, action="append", default=[], metavar="NAME=LEAST..MOST", help=told)
     add_debug_info(parser)
+    told = "run it on random inputs, in an emulator or Node where it is not for this machine, beside another"
+    add("--check", choices=("interpreter", "onnxruntime"), help=told)
     return parser
 
 
@@ -94,7 +97,7 @@ def _list() -> None:
         print(f"{name:16} {preset.triple:30} {preset.cpu:16} {preset.features}")
 
 
-def _run(a: argparse.Namespace) -> None:
+def _run(a: argparse.Namespace) -> int:
     from glow_backends.cpu.aot import compile_ahead
     from glow_backends.cpu.backend import CpuBackend
     from glow_backends.cpu.weights import ProgramWeights, WeightPool
@@ -104,13 +107,18 @@ def _run(a: argparse.Namespace) -> None:
         fail(f"'{name}' is not a name in C; give one with --name")
     backend = CpuBackend(cpu=_target(a), threads=a.threads)
     write = _writer(a, backend.target.triple)
+    if a.check:
+        from glow_tools.compile_check import prepare
+
+        prepare(a, backend.target)
     backends = [backend]
     if a.threads > 1 and backend.target.triple.startswith("wasm"):  # not every page may have threads
         backends = [CpuBackend(cpu=_target(a)), backend]
     weights = ProgramWeights(WeightPool())
+    sources = [list(_sources(a, name, each)) for each in backends]
     programs = [
         compile_ahead(
-            list(_sources(a, name, each)),
+            own,
             each.target,
             name,
             a.weights == "embed",
@@ -119,12 +127,18 @@ def _run(a: argparse.Namespace) -> None:
             a.size,
             weights,
         )
-        for each in backends
+        for each, own in zip(backends, sources, strict=True)
     ]
     if a.memory is not None:
         _check_memory(programs[-1], a.memory)
     listings = {file: text.encode() for file, text in programs[-1].listings.items()}
     _write(a.output, write(programs) | listings)
+    _print_sizes(programs[-1])
+    if a.check:
+        from glow_tools.compile_check import check
+
+        return check(a, programs[-1], sources[-1])
+    return 0
 
 
 def _target(a: argparse.Namespace) -> str:
@@ -192,6 +206,14 @@ def _sources(a: argparse.Namespace, name: str, backend: CpuBackend) -> Iterable[
                 fail(f"two functions would be called '{own}' in C")
             names.add(own)
             yield Source(module, function, own)
+
+
+def _print_sizes(program: AotProgram) -> None:
+    """What a device needs: flash for code and constants, memory for the rest."""
+    code = program.code_bytes
+    print(f"{code} bytes of code and its constants, {len(program.weights)} of weights")
+    for f in program.functions:
+        print(f"{f.name}: {f.mutable_bytes} bytes of tensors, {f.arena_bytes} to work in")
 
 
 def _check_memory(program: AotProgram, limit: int) -> None:

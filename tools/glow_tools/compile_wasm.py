@@ -13,6 +13,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
+from glow_backends.base import dtype_named
 from glow_dialects.core.errors import GlowError
 from glow_tools.common import fail
 from glow_tools.compile_c import checksum
@@ -24,6 +25,26 @@ _NAMES = ("wasm-ld", *(f"wasm-ld-{version}" for version in range(22, 12, -1)))
 _STACK = 1 << 20
 """Bytes of each thread's; kernels keep blocks of registers there that do not fit."""
 _PAGE = 1 << 16
+_FUNCTIONS = (
+    *(
+        "acos",
+        "acosh",
+        "asin",
+        "asinh",
+        "atan",
+        "atan2",
+        "atanh",
+        "cbrt",
+        "cos",
+        "cosh",
+        "erf",
+        "exp",
+        "exp2",
+    ),
+    *("expm1", "fmod", "log", "log10", "log1p", "log2", "pow", "sin", "sinh", "tan", "tanh"),
+)
+_MATH = [name + kind for name in _FUNCTIONS for kind in ("", "f")]
+"""What the loader takes of JavaScript where code calls the mathematical library."""
 _ARRAYS = {
     "float32": "Float32Array",
     "float64": "Float64Array",
@@ -32,14 +53,14 @@ _ARRAYS = {
     "bool": "Uint8Array",
     "int16": "Int16Array",
     "uint16": "Uint16Array",
-    "float16": "Uint16Array",
-    "bfloat16": "Uint16Array",
     "int32": "Int32Array",
     "uint32": "Uint32Array",
     "int64": "BigInt64Array",
     "uint64": "BigUint64Array",
 }
-"""What JavaScript calls an array of a type; 16-bit floats are their bits."""
+"""What JavaScript calls an array of a type."""
+_BITS = {1: "Uint8Array", 2: "Uint16Array", 4: "Uint32Array", 8: "BigUint64Array"}
+"""The same of types that it does not have, which are their bits, by their bytes."""
 
 
 def linker() -> str:
@@ -95,7 +116,7 @@ def files(programs: Sequence[AotProgram], embedded: bool, linker: str) -> dict[s
     facts = [_facts(p, file, data) for p, (file, data) in zip(programs, modules.items(), strict=True)]
     content = {**modules, f"{name}.mjs": _loader(programs, facts, embedded).encode()}
     if threaded:
-        content[f"{name}.worker.mjs"] = _text("wasm_worker.mjs").encode()
+        content[f"{name}.worker.mjs"] = _text("wasm_worker.mjs").replace("__NAME__", name).encode()
     if not embedded:
         content[f"{name}.weights"] = programs[-1].weights
     # The types of the package, and those of the file NAME.mjs, which TypeScript looks for by its name.
@@ -132,12 +153,17 @@ def _module(program: AotProgram, linker: str, embedded: bool) -> bytes:
         checksum_text = _CHECKSUM.format(triple=program.target.triple)
         (path / "checksum.o").write_bytes(emit_object(checksum_text, program.target))
         command = [linker, "--no-entry", "--stack-first", "-z", f"stack-size={_STACK}", "--strip-debug"]
-        command += [*shared, *(f"--export={name}" for name in exports)]
+        (path / "imports").write_text("\n".join(_MATH))
+        command += [*shared, *(f"--export={name}" for name in exports), "--allow-undefined-file=imports"]
         command += ["program.o", "checksum.o", "-o", "program.wasm"]
         done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
         if done.returncode:
             raise GlowError(f"{linker}: {done.stderr.strip()}")
         return (path / "program.wasm").read_bytes()
+
+
+def _array(dtype: str) -> str:
+    return _ARRAYS.get(dtype) or _BITS[dtype_named(dtype).itemsize]
 
 
 def _text(file: str) -> str:
@@ -158,7 +184,7 @@ def _loader(programs: Sequence[AotProgram], modules: Sequence[dict[str, object]]
     functions = {
         f.name: {
             "sizes": [asdict(size) for size in f.sizes],
-            "tensors": [{**asdict(t), "array": _ARRAYS[t.dtype]} for t in f.tensors],
+            "tensors": [{**asdict(t), "array": _array(t.dtype)} for t in f.tensors],
         }
         for f in program.functions
     }
@@ -179,7 +205,7 @@ def _types(program: AotProgram) -> str:
     for function in program.functions:
         for kind in ("input", "output"):
             fields = [
-                f"  {json.dumps(t.name)}: {_ARRAYS[t.dtype]}; // {_shape(t.shape)} {t.dtype}"
+                f"  {json.dumps(t.name)}: {_array(t.dtype)}; // {_shape(t.shape)} {t.dtype}"
                 for t in function.tensors
                 if t.kind == kind
             ]

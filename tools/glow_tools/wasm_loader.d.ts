@@ -3,7 +3,7 @@ export interface TensorInfo {
   /** null where the sizes of a call say. */
   shape: (number | null)[];
   dtype: string;
-  /** The JavaScript array that holds it; 16-bit floats are their bits. */
+  /** The JavaScript array that holds it; numbers that JavaScript does not have are their bits. */
   array: string;
 }
 

@@ -5,7 +5,29 @@
 
 const PROGRAM = __PROGRAM__;
 const PAGE = 65536;
-const RUNS = 0, LEFT = 1, WORK = 2, JOB = 3, IDLE = 4; // as in the workers' file
+// Numbers that threads share: of runs, of workers that are not done, and what the run calls.
+const RUNS = 0, LEFT = 1, WORK = 2, JOB = 3, IDLE = 4;
+const MATH = {
+  exp2: (x) => 2 ** x,
+  fmod: (x, y) => x % y,
+  // The series of e^(-x^2) times powers, whose terms are all of one sign; beyond 6 it is 1 in double precision.
+  erf(x) {
+    if (!(Math.abs(x) < 6)) return Number.isNaN(x) ? x : Math.sign(x);
+    let term = x, sum = x;
+    for (let n = 1; Math.abs(term) > 1e-17 * Math.abs(sum); ++n) sum += term *= (2 * x * x) / (2 * n + 1);
+    return (2 / Math.sqrt(Math.PI)) * Math.exp(-x * x) * sum;
+  },
+};
+
+// What a module imports: of `given`, else of the mathematical library, where floats of 32 bits end with f.
+function imports(module, given = {}) {
+  const known = { ...given };
+  for (const { name } of WebAssembly.Module.imports(module)) {
+    const plain = name.replace(/f$/, "");
+    known[name] ??= MATH[name] ?? Math[name] ?? MATH[plain] ?? Math[plain];
+  }
+  return { env: known };
+}
 const ARRAYS = {
   Float32Array, Float64Array, Int8Array, Uint8Array, Int16Array, Uint16Array, Int32Array, Uint32Array,
   BigInt64Array, BigUint64Array,
@@ -75,7 +97,7 @@ class Workers {
   }
 
   // What the module calls.
-  imports(memory) {
+  given(memory) {
     const pause = () => (this.waits && Atomics.wait(this.words, IDLE, 0, 0.01), 0);
     const glow_parallel = (context, workers, work, job) => {
       this.words[WORK] = work;
@@ -86,7 +108,7 @@ class Workers {
       this.table.get(work)(job, 0);
       while (Atomics.load(this.words, LEFT)) pause();
     };
-    return { env: { memory, sched_yield: pause, glow_parallel } };
+    return { memory, sched_yield: pause, glow_parallel };
   }
 
   async start(module, instance, memory) {
@@ -117,6 +139,20 @@ class Workers {
 
   close() {
     this.all.splice(0).forEach((worker) => worker.terminate());
+  }
+}
+
+// What a worker does: it takes part in every run.
+export async function serve(port, { module, memory, place, stack, number }) {
+  const words = new Int32Array(memory.buffer, place, 5);
+  const given = { memory, sched_yield: () => (Atomics.wait(words, IDLE, 0, 0.01), 0), glow_parallel() {} };
+  const { exports } = await WebAssembly.instantiate(module, imports(module, given));
+  exports.__stack_pointer.value = stack;
+  port.postMessage("ready");
+  for (let seen = 0; ; seen = (seen + 1) | 0) {
+    Atomics.wait(words, RUNS, seen);
+    exports.__indirect_function_table.get(words[WORK])(words[JOB], number);
+    Atomics.sub(words, LEFT, 1);
   }
 }
 
@@ -230,7 +266,7 @@ export async function load(options = {}) {
   const module = await compiled(code);
   const workers = threaded ? new Workers(count) : null;
   const shared = threaded ? new WebAssembly.Memory({ initial: pages, maximum: pages, shared: true }) : null;
-  const instance = await WebAssembly.instantiate(module, workers?.imports(shared) ?? {});
+  const instance = await WebAssembly.instantiate(module, imports(module, workers?.given(shared)));
   const { exports } = instance;
   const memory = new Memory(shared ?? exports.memory, exports.__heap_base.value);
   let place = exports[`${PROGRAM.name}_weights`]?.value;

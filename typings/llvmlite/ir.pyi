@@ -15,6 +15,7 @@ class Constant(Value):
     constant: Any
 
 class Block(Value): ...
+
 class GlobalVariable(Value):
     initializer: Any
     linkage: str
@@ -24,6 +25,7 @@ class PhiInstr(Value):
     def add_incoming(self, value: Value, block: Any) -> None: ...
 
 class Instruction(Value): ...
+
 class CallInstr(Instruction):
     callee: Any
 

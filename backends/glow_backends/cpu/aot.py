@@ -83,6 +83,16 @@ class AotProgram:
     target: CpuTarget
     #: What debuggers list: files by name.
     listings: dict[str, str] = field(default_factory=dict[str, str])
+    #: Whether the weights are in the object, too.
+    embedded: bool = False
+
+    @property
+    def code_bytes(self) -> int:
+        """Bytes of the object's code and constants, without the weights."""
+        sections = llvm.ObjectFileRef.from_data(self.object).sections()
+        constants = (b".rodata", b".data", b"__const", b"__literal")
+        total = sum(s.size() for s in sections if s.is_text() or (s.name() or b"").startswith(constants))
+        return total - len(self.weights) if self.embedded else total
 
 
 @dataclass(frozen=True)
@@ -118,10 +128,10 @@ def compile_ahead(
     callback that runs them; that of a WebAssembly module is imported, as `glow_parallel`. Programs that
     are given the same `weights` one after the other share them: those of the last are for all of them.
     `debug` says what debuggers are told, of listings that will be in `folder`. Functions whose sources
-    have sizes take all of `sizes`. Indices out of range are brought into range, as nobody could be told.
-    Raises UnsupportedError where an instruction has no kernel, since
-    there is no host to run it, where functions want several first values of a state, and where nothing
-    bounds the memory that sizes need.
+    have sizes take all of `sizes`. Indices out of range are brought into range, as nobody could be
+    told. Raises UnsupportedError where an instruction has no kernel, since there is no host to run it,
+    where functions want several first values of a state, and where nothing bounds the memory that sizes
+    need.
     """
     linking = _Linking(target, folder, debug, weights or ProgramWeights(WeightPool()))
     functions: list[AotFunction] = []
@@ -148,7 +158,7 @@ def compile_ahead(
 
     ours = target.triple == host().triple and target.cpu == host().cpu
     linked = link() if ours else apart(link, f"{target.triple}/{target.cpu}/{target.features}")
-    return AotProgram(name, linked, data, functions, target, linking.listings)
+    return AotProgram(name, linked, data, functions, target, linking.listings, embed)
 
 
 @dataclass(frozen=True)

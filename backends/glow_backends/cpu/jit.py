@@ -29,6 +29,7 @@ LARGE = 22_300
 _METADATA = "\n!llvm.dbg.cu"
 """Where a text goes on with what only debuggers read: it is no larger for that."""
 _VECTOR = re.compile(r"<\d+ x ")
+_HALF = "half"
 
 
 def optimized(
@@ -54,7 +55,11 @@ def optimized(
     options.loop_unrolling = False
     builder = llvm.create_pass_builder(machine, options)
     vectors = kernel and _VECTOR.search(text) is not None
-    if size < large and not vectors:
+    if target.triple.startswith("wasm") and _HALF in text:
+        passes = llvm.create_new_module_pass_manager()
+        passes.add_simplify_cfg_pass()  # others compare halves as such, on which LLVM 22 never ends there
+        passes.add_new_gvn_pass()
+    elif size < large and not vectors:
         passes = builder.getModulePassManager()
     else:
         passes = llvm.create_new_module_pass_manager()

@@ -73,7 +73,7 @@ PRESETS: dict[str, Preset] = {
     "wasm32": _wasm(",+simd128"),
     "wasm32-relaxed": _wasm(",+simd128,+relaxed-simd"),
     "wasm32-scalar": _wasm(""),
-    "cortex-m0plus": _cortex_m("thumbv6m", "cortex-m0plus"),
+    "cortex-m0plus": _cortex_m("thumbv6m-unknown", "cortex-m0plus"),
     "cortex-m3": _cortex_m("thumbv7m", "cortex-m3"),
     "cortex-m4": _cortex_m("thumbv7em", "cortex-m4"),
     "cortex-m7": _cortex_m("thumbv7em", "cortex-m7"),
