@@ -32,7 +32,10 @@ class Quotient:
     bottom: Extent | int
 
     def __str__(self) -> str:
-        top, bottom = (f"({v})" if isinstance(v, Extent) and v.symbol is None else v for v in self._parts())
+        top, bottom = (
+            f"({v})" if isinstance(v, Extent) and (v.symbol is None or v.symbol.divisor > 1) else v
+            for v in self._parts()
+        )
         return f"({top} {'floordiv' if self.kind == '//' else 'mod'} {bottom})"
 
     def _parts(self) -> tuple[int, int]:

@@ -396,8 +396,6 @@ class Executable:
             if signature.kind == "other":
                 continue
             array = arrays.get(signature.name)
-            if array is not None and signature.kind == "tensor" and array.ndim != len(signature.shape):
-                raise BindingError(f"input '{signature.name}' has shape {array.shape}, expected {signature}")
             shape: list[int] = []
             for index, dim in enumerate(signature.shape):
                 free = dim is None and array is not None and index < array.ndim

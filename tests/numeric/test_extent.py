@@ -11,9 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from glow_dialects.core.conditions import Conditions
+from glow_dialects.core.errors import GlowError
 from glow_dialects.core.estimates import estimate
 from glow_dialects.core.extent import Extent, computed, is_open, size
-from glow_dialects.core.symbols import symbol
+from glow_dialects.core.symbols import parse_size, symbol
 
 OPERATORS = (operator.add, operator.sub, operator.mul, operator.floordiv, operator.mod)
 COMPARISONS = (operator.eq, operator.ne, operator.lt, operator.le, operator.gt, operator.ge)
@@ -58,6 +59,21 @@ def test_arithmetic(expression: Any, n: int, m: int) -> None:
     assert found == number
     low, high = extent.range() if isinstance(extent, Extent) else (number, number)
     assert low <= number <= high
+
+
+@settings(max_examples=200, deadline=None)
+@given(EXPRESSIONS, st.integers(1, 30), st.integers(2, 90))
+def test_the_text_of_a_size_reads_back(expression: Any, eighths: int, m: int) -> None:
+    conditions = Conditions()
+    names = {"n": symbol(conditions, "n", 64, divisor=8), "m": symbol(conditions, "m", 7)}
+    try:
+        extent = value(expression, names)
+        again = parse_size(str(extent), names.__getitem__)
+        sizes = dict(zip(conditions.symbols, (eighths, m), strict=True))
+        pair = [v.at(sizes) if isinstance(v, Extent) else v for v in (extent, again)]
+    except (ZeroDivisionError, ValueError, GlowError):  # of divisors that are not positive
+        return
+    assert pair[0] == pair[1], str(extent)
 
 
 def _divisor_not_positive(expression: Any, n: int, m: int) -> bool:
