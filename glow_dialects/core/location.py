@@ -63,6 +63,22 @@ def _places(location: LocationAttr) -> tuple[LocationAttr, ...]:
     return () if is_unknown(location) else (location,)
 
 
+def parts_of(location: Attribute) -> Iterator[Attribute]:
+    """A location and all that it is made of."""
+    yield location
+    match location:
+        case FusedLoc():
+            inside: Iterable[Attribute] = location.locations.data  # pyright: ignore
+        case CallSiteLoc():
+            inside = (location.callee, location.caller)
+        case NameLoc():
+            inside = (location.location,)
+        case _:
+            inside = ()
+    for part in inside:
+        yield from parts_of(part)
+
+
 def names(location: Attribute) -> tuple[str, ...]:
     """What to call the places of a location; none where nothing is known."""
     return tuple(dict.fromkeys(_names(location)))

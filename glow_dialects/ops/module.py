@@ -34,6 +34,7 @@ from glow_dialects.core.attributes import Resource, ResourceAttr, array_of, cons
 from glow_dialects.core.definition import read_directly
 from glow_dialects.core.order import check_in_function, check_order
 from glow_dialects.core.types import Array, Tensor, shape_of, tensor_of
+from glow_dialects.core.verify import blame
 
 _NO_PATH: ArrayAttr[StringAttr] = ArrayAttr(())
 """The suffix of a symbol of the module itself."""
@@ -141,7 +142,8 @@ class PlaceholderOp(IRDLOperation):
             )
         if self.kind.data not in KINDS:
             raise VerifyException(
-                f"glow.placeholder @{self.sym_name.data}: kind '{self.kind.data}' is not one of {KINDS}"
+                f"glow.placeholder @{self.sym_name.data}: kind '{self.kind.data}' is not one of {KINDS}; "
+                "choose one"
             )
 
     def print(self, printer: Printer) -> None:
@@ -184,11 +186,23 @@ class FuncOp(IRDLOperation):
     def verify_(self) -> None:
         check_order(self.body.block)
         for op in self.body.block.ops:
-            if isinstance(op, FuncOp):
-                raise VerifyException(f"glow.func: @{op.sym_name.data} stands inside @{self.sym_name.data}")
-            for result in op.results:
-                if not isinstance(result.type, TensorType):
-                    raise VerifyException(f"{op.name}: values of a glow.func are tensors, got {result.type}")
+            try:
+                self._check_inside(op)
+            except VerifyException as error:
+                blame(error, op)
+                raise
+
+    def _check_inside(self, op: Operation) -> None:
+        if isinstance(op, FuncOp):
+            raise VerifyException(
+                f"glow.func: @{op.sym_name.data} stands inside @{self.sym_name.data}; move it out"
+            )
+        for result in op.results:
+            if not isinstance(result.type, TensorType):
+                raise VerifyException(
+                    f"{op.name}: values of a glow.func are tensors, got {result.type}; "
+                    "use a tensor of one element"
+                )
 
     @staticmethod
     def of(name: str, training: bool = False) -> FuncOp:
@@ -238,9 +252,13 @@ class _SymbolUse(IRDLOperation):
         target = self.target()
         name = cast(SymbolRefAttr, self.properties["symbol"]).root_reference.data
         if target is None:
-            raise VerifyException(f"{self.name}: the module has no constant or placeholder @{name}")
+            raise VerifyException(
+                f"{self.name}: the module has no constant or placeholder @{name}; declare it"
+            )
         if target.type != kind:
-            raise VerifyException(f"{self.name}: @{name} is {target.type}, used as {kind}")
+            raise VerifyException(
+                f"{self.name}: @{name} is {target.type}, used as {kind}; give both one type"
+            )
 
 
 @read_directly
@@ -290,10 +308,10 @@ class SaveOp(_SymbolUse):
         self._check(self.input.type)
         target = self.target()
         if isinstance(target, ConstantOp):
-            raise VerifyException("glow.save: constants are never written")
+            raise VerifyException("glow.save: constants are never written; save to an output or a state")
         if target is not None and target.kind.data == "input":
             raise VerifyException(
-                f"glow.save: @{target.sym_name.data} is an input, which a program only reads"
+                f"glow.save: @{target.sym_name.data} is an input, which a program only reads; use a state"
             )
 
 

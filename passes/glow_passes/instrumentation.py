@@ -84,11 +84,6 @@ class InstrumentedRun:
             if watch is not None:
                 watch(number, item.name, "after")
 
-    def _changed(self, module: ModuleOp) -> bool:
-        """Whether the module is another one than when this was asked last."""
-        before, self.now = self.now, Snapshot(module)
-        return before is None or not before.same(self.now)
-
     def print_times(self) -> None:
         """The table of times, where it was asked for."""
         if self.options.timing:
@@ -106,9 +101,11 @@ class InstrumentedRun:
         try:
             item.apply(self.context, module)
             middle = time.perf_counter()
-            changed = self._changed(module)
+            earlier, self.now = self.now, Snapshot(module)
+            changed = earlier is None or not earlier.same(self.now)
             if options.verify_each and changed:
-                module.verify()
+                assert earlier is not None
+                self.now.verify(earlier)
             if options.check is not None and changed:
                 options.check(module)
         except Exception as error:

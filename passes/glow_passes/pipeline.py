@@ -65,7 +65,7 @@ class PassRunner:
                 item.apply(self.context, module)
                 elapsed = time.perf_counter() - start
                 if before is not None and not before.same(after := Snapshot(module)):
-                    module.verify()
+                    after.verify(before)
                     before = after
             except Exception as error:
                 failure = named_failure(error, item)

@@ -126,13 +126,13 @@ def test_passes_are_named(net: Path) -> None:
     [
         (PROGRAM, None),
         ("// expected-error {{bad}}\n" + PROGRAM, "x.mlir:1: expected error {{bad}} was not reported"),
-        (WRONG, "x.mlir:1: unexpected error"),
+        (WRONG, "x.mlir:5: unexpected error"),
         ("// expected-error@unknown {{tensor<3xf32>}}\n" + WRONG, None),
-        ("// expected-error@unknown {{tensor<4xf32>}}\n" + WRONG, "x.mlir:1: unexpected error"),
+        ("// expected-error@unknown {{tensor<4xf32>}}\n" + WRONG, "x.mlir:6: unexpected error"),
         (f"{PROGRAM}// -----\n\n) // expected-error {{{{}}}}\n", None),
         (f"{PROGRAM}// -----\n// expected-error@+2 {{{{}}}}\n\n)\n", None),
         (f"{PROGRAM}// -----\n// expected-error@+1 {{{{}}}}\n\n)\n", "x.mlir:11: unexp"),
-        (f"{PROGRAM}//-----\n{WRONG}", "x.mlir:9: unexpected error"),
+        (f"{PROGRAM}//-----\n{WRONG}", "x.mlir:13: unexpected error"),
     ],
 )  # fmt: skip
 def test_verify_diagnostics(
@@ -156,7 +156,7 @@ def test_good_parts_are_printed(tmp_path: Path, capsys: pytest.CaptureFixture[st
     file.write_text(f"{WRONG}// -----\n{PROGRAM}")
     assert opt.main([str(file), "--split-input-file"]) == 1
     shown = capsys.readouterr()
-    assert "glow.relu" in shown.out and "x.mlir:1: the program is not valid" in shown.err
+    assert "glow.relu" in shown.out and "x.mlir:5:3: the program is not valid" in shown.err
 
 
 def test_the_function_that_is_wrong(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

@@ -111,7 +111,10 @@ def _run(a: argparse.Namespace) -> int:
 
         raise GlowError(f"{a.output}: glow-opt prints programs as text; glow-translate writes ONNX models")
     if not (a.split_input_file or a.verify_diagnostics):
-        write_text(a.output, _one(a, None))
+        from glow_runtime.lowering import quiet_gc
+
+        with quiet_gc():
+            write_text(a.output, _one(a, None))
         return 0
     return _several(a)
 
@@ -140,6 +143,7 @@ def _passes(a: argparse.Namespace) -> list[ModulePass]:
 
 def _one(a: argparse.Namespace, part: str | None) -> str:
     """The output for one program: the file, or `part` of it."""
+    from glow_dialects.core.verify import verify
     from glow_tools.common import parse_text, read_module
     from glow_tools.context import tool_context
 
@@ -151,7 +155,7 @@ def _one(a: argparse.Namespace, part: str | None) -> str:
         name = "<stdin>" if a.file == "-" else a.file
         module = parse_text(part, name, ctx, a.allow_unregistered_dialect)
     if not a.disable_verify:
-        module.verify()
+        verify(module)
     if passes:
         from glow_passes.instrumentation import Instrumentation, InstrumentedRun
         from glow_runtime.weights import WeightWriter

@@ -74,8 +74,6 @@ def parse(text: str, mcpu: str = "host") -> list[ModulePass]:
     known = all_passes()
     passes: list[ModulePass] = []
     for spec in _specs(text):
-        if spec.name not in known:
-            known = every_pass()  # imports the backends, so only where it must
         if spec.name in known:
             passes.append(_with_options(known[spec.name], spec))
         elif spec.name in registry() and (spec.parameters or spec.name not in named(mcpu)):
@@ -85,10 +83,12 @@ def parse(text: str, mcpu: str = "host") -> list[ModulePass]:
                 options = ", ".join(spec.parameters)
                 raise UnsupportedError(f"pipeline {spec.name} takes no options, got {options}; its passes do")
             passes += named(mcpu)[spec.name]
+        elif spec.name in every_pass():  # which imports the backends, so only where it must
+            passes.append(_with_options(every_pass()[spec.name], spec))
         else:
             from difflib import get_close_matches
 
-            names = [*known, *named(mcpu), *registry()]
+            names = [*every_pass(), *named(mcpu), *registry()]
             near = get_close_matches(spec.name, names, 3)
             hint = f"; did you mean {' or '.join(near)}?" if near else ""
             raise UnsupportedError(f"unknown pass or pipeline '{spec.name}'{hint} (--list-passes shows all)")
