@@ -53,6 +53,25 @@ class Report:
     arena_bytes: int = 0
     weight_bytes: int = 0
     notes: dict[str, Any] = field(default_factory=dict[str, Any])
+    #: Makes the page of the compilation.
+    page: Callable[[], str] | None = field(default=None, repr=False, compare=False)
+
+    @property
+    def html(self) -> str:
+        """The compilation as one page to look at; UnsupportedError where only the program is left."""
+        if self.page is None:
+            raise UnsupportedError(
+                "there is no page of this program: compile the model, and ask its executable"
+            )
+        return self.page()
+
+    def _repr_html_(self) -> str:
+        from glow_backends.tables import table
+
+        rows = [(name, f"{seconds * 1e3:.1f} ms") for name, seconds in self.stages.items()]
+        sizes = [("kernels", self.kernels), ("arena", f"{self.arena_bytes:,} bytes")]
+        sizes += [("weights", f"{self.weight_bytes:,} bytes"), *self.notes.items()]
+        return table("Compilation", ("stage", "time"), rows) + table("", ("size", ""), sizes)
 
 
 @dataclass(frozen=True)
@@ -285,6 +304,15 @@ class Backend(ABC):
     def lacks(self, needs: Sequence[str]) -> list[str]:
         """Those of such features that this machine lacks."""
         return [n for n in needs if n not in self.needs()]
+
+    def kernel_times(self, module: ModuleOp, inputs: Mapping[str, Array]) -> list[dict[str, Any]]:
+        """The steps of a planned module's first function, measured; none where a backend measures nothing.
+
+        Each has `label`, `kernel`, `nodes` (names of what it computes), `seconds`, and `gflops` and `gbytes`
+        a second.
+        """
+        del module, inputs
+        return []
 
     def compile(self, module: ModuleOp, function: str = "main") -> Program:
         """Code for a planned instruction function of `module`."""

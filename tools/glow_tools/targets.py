@@ -45,12 +45,12 @@ def svg(module: ModuleOp, a: argparse.Namespace) -> str:
 
 def llvm_ir(module: ModuleOp, a: argparse.Namespace) -> str:
     """Kernels and program as LLVM IR, before LLVM's optimiser."""
-    return _cpu(a).listing(module, assembly=False)
+    return _cpu(a).listing(module, assembly=False, times=a.times)
 
 
 def asm(module: ModuleOp, a: argparse.Namespace) -> str:
     """Kernels and program as assembly."""
-    return _cpu(a).listing(module, assembly=True)
+    return _cpu(a).listing(module, assembly=True, times=a.times)
 
 
 def _cpu(a: argparse.Namespace):
