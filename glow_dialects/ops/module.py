@@ -349,6 +349,16 @@ def functions(module: ModuleOp) -> Iterator[FuncOp]:
     return (op for op in module.body.block.ops if type(op) is FuncOp)
 
 
+def bodies(module: ModuleOp) -> Iterator[FuncOp]:
+    """The functions whose nodes passes rewrite: graph functions, and MLIR's `func.func` of one block.
+
+    The latter have a `body` and values as parameters, and are nothing else that a FuncOp is.
+    """
+    for op in module.body.block.ops:
+        if type(op) is FuncOp or (op.name == "func.func" and len(op.regions[0].blocks) == 1):
+            yield cast(FuncOp, op)
+
+
 def constants(module: ModuleOp) -> dict[str, ConstantOp]:
     """The module's constants by name."""
     return {op.sym_name.data: op for op in module.body.block.ops if isinstance(op, ConstantOp)}

@@ -61,14 +61,15 @@ def levels_of(module: ModuleOp) -> set[Level]:
     """The levels of the functions of a module."""
     from glow_dialects.fn.dialect import FuncOp as FunctionOp
     from glow_dialects.instr.memory import InstrFuncOp
-    from glow_dialects.ops.module import FuncOp
+    from glow_dialects.ops.module import FuncOp, bodies
 
     kinds: dict[type[Operation], Level] = {
         FunctionOp: Level.FUNCTIONS,
         FuncOp: Level.GRAPH,
         InstrFuncOp: Level.INSTRUCTIONS,
     }
-    return {kinds[type(op)] for op in module.ops if type(op) in kinds}
+    levels = {kinds[type(op)] for op in module.ops if type(op) in kinds}
+    return levels | {Level.GRAPH} if any(True for _ in bodies(module)) and levels else levels
 
 
 def check_order(module: ModuleOp, passes: Sequence[ModulePass]) -> None:
