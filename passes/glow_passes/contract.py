@@ -11,6 +11,7 @@ from xdsl.ir import Operation
 from xdsl.passes import ModulePass
 
 from glow_dialects.core.errors import UnsupportedError
+from glow_passes.analysis import Analysis
 
 
 class Level(Enum):
@@ -29,7 +30,7 @@ class LevelPass(ModulePass):
     """A pass on one level: modules without functions of it are none of its business.
 
     `MAKES` are the levels that those functions have afterwards. `PLANS` gives buffers places in the arena,
-    `NEEDS_PLAN` reads these, `KEEPS_PLAN` leaves them right.
+    `NEEDS_PLAN` reads these, `KEEPS_PLAN` leaves them right. `PRESERVES` are analyses that it leaves true.
     """
 
     LEVEL: ClassVar[Level]
@@ -37,6 +38,7 @@ class LevelPass(ModulePass):
     PLANS: ClassVar[bool] = False
     NEEDS_PLAN: ClassVar[bool] = False
     KEEPS_PLAN: ClassVar[bool] = False
+    PRESERVES: ClassVar[tuple[type[Analysis], ...]] = ()
 
 
 class FunctionPass(LevelPass):
@@ -55,6 +57,11 @@ class InstructionPass(LevelPass):
     """A pass on instructions and their buffers."""
 
     LEVEL = Level.INSTRUCTIONS
+
+
+def preserved(item: ModulePass) -> tuple[type[Analysis], ...]:
+    """The analyses that a pass leaves true."""
+    return item.PRESERVES if isinstance(item, LevelPass) else ()
 
 
 def levels_of(module: ModuleOp) -> set[Level]:

@@ -18,8 +18,9 @@ from xdsl.ir import Operation
 from xdsl.passes import ModulePass
 from xdsl.printer import Printer
 
+from glow_passes.analysis import Kept, keeping
 from glow_passes.changes import Snapshot
-from glow_passes.contract import check_order
+from glow_passes.contract import check_order, preserved
 from glow_passes.failure import named_failure
 from glow_passes.listing import Listing, difference
 from glow_passes.timing import Times
@@ -95,6 +96,10 @@ class InstrumentedRun:
             self._lines = self._listed(module)
         if self.options.check is not None:
             self.options.check(module)
+        with keeping() as kept:
+            self._all(module, passes, watch, kept)
+
+    def _all(self, module: ModuleOp, passes: Sequence[ModulePass], watch: Watcher | None, kept: Kept) -> None:
         limit = self.options.bisect_limit
         for number, item in enumerate(passes):
             if limit is not None and number >= limit:
@@ -102,7 +107,8 @@ class InstrumentedRun:
                 break
             if watch is not None:
                 watch(number, item.name, "before")
-            self._one(number, module, item, passes[number:])
+            if self._one(number, module, item, passes[number:]):
+                kept.invalidate(preserved(item))
             if watch is not None:
                 watch(number, item.name, "after")
 
@@ -117,7 +123,7 @@ class InstrumentedRun:
         work, check = (sum(times) for times in zip(*(t[1:] for t in self.times), strict=True))
         return {"passes": work, "verification": check}
 
-    def _one(self, number: int, module: ModuleOp, item: ModulePass, rest: Sequence[ModulePass]) -> None:
+    def _one(self, number: int, module: ModuleOp, item: ModulePass, rest: Sequence[ModulePass]) -> bool:
         options = self.options
         printing = options.print_ir if fnmatchcase(item.name, options.print_passes) else "never"
         watching = printing not in ("never", "diff") or options.dump or options.reproducer
@@ -165,6 +171,7 @@ class InstrumentedRun:
                 options.weights(module)(file)
         if options.statistics:
             self._statistics(item.name, counts, module)
+        return changed
 
     def reproduce(self, command: str, text: str, weights: Callable[[Path], None] | None) -> None:
         """Write what repeats a failure, where that was asked for: the module, its weights, the command."""

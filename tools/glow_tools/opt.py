@@ -55,6 +55,10 @@ def _arguments() -> argparse.ArgumentParser:
     add("--disable-verify", action="store_true", help="do not verify")
     add("--allow-unregistered-dialect", action="store_true", help="take operations of any name")
     add("--list-passes", action="store_true", help="list passes and pipelines")
+    add("--show-dialects", action="store_true", help="list dialects and their operations")
+    what = "print readers, dependencies, liveness or cost in place of the program"
+    add("--analyze", metavar="NAME", help=what)
+    add("--functions", metavar="GLOB", default="*", help="run passes on these functions only")
     add("--show-pipeline", action="store_true", help="print the expanded pipeline")
     watch = parser.add_argument_group("watching passes (printed to standard error)")
     add = watch.add_argument
@@ -114,6 +118,10 @@ def _reproduced(a: argparse.Namespace) -> argparse.Namespace:
 def _run(a: argparse.Namespace) -> int:
     if a.list_passes:
         return _list()
+    if a.show_dialects:
+        return _dialects()
+    if a.analyze is not None:
+        _check_analysis(a.analyze)
     if a.show_pipeline:
         from glow_tools.pipelines import describe, parse
 
@@ -186,11 +194,25 @@ def _watched(a: argparse.Namespace, part: str | None, times: Times) -> str:
             _pipeline(a, ctx, module, passes, recording, within)
     with times.part(f"emission of {a.target}") as emitting:
         a.times = emitting
-        text = _emitted(a, module)
+        text = _emitted(a, module) if a.analyze is None else _analyzed(a, module)
     if recording is not None:
         with times.part("page, with measuring of kernels"):
             _write_page(a, recording, module, times)
     return text
+
+
+def _analyzed(a: argparse.Namespace, module: ModuleOp) -> str:
+    """What --analyze prints, function by function."""
+    from glow_dialects.instr.memory import InstrFuncOp
+    from glow_dialects.ops.module import FuncOp
+    from glow_passes.analysis import ANALYSES
+
+    lines: list[str] = []
+    for function in module.ops:
+        if isinstance(function, FuncOp | InstrFuncOp):
+            lines.append(f"{a.analyze} of @{function.sym_name.data}")
+            lines += [f"  {line}" for line in ANALYSES[a.analyze](function).lines()]
+    return "\n".join([*lines, ""])
 
 
 def _read(a: argparse.Namespace, part: str | None, ctx: Context) -> ModuleOp:
@@ -235,6 +257,7 @@ def _pipeline(
 ) -> None:
     """Run passes as the options say."""
     from glow_passes.instrumentation import Instrumentation, InstrumentedRun
+    from glow_passes.some_functions import run_on
     from glow_runtime.weights import WeightWriter
 
     options = Instrumentation(
@@ -253,7 +276,10 @@ def _pipeline(
     )
     run = InstrumentedRun(ctx, options)
     try:
-        run.run(module, passes, _saver(a, module))
+        if a.functions == "*":
+            run.run(module, passes, _saver(a, module))
+        else:
+            run_on(module, a.functions, lambda part: run.run(part, passes, _saver(a, part)))
     finally:
         run.add_times(times)
     if options.check is not None:
@@ -338,13 +364,35 @@ def _saver(a: argparse.Namespace, module: ModuleOp) -> Watcher | None:
     return watch
 
 
+def _dialects() -> int:
+    """Each dialect that programs may name, with its operations."""
+    from glow_dialects.dialects import operation_names
+    from glow_tools.context import tool_context
+
+    ctx = tool_context(everything=True)
+    for name in sorted(ctx.registered_dialect_names):
+        operations = [o.removeprefix(f"{name}.") for o in operation_names(ctx, name)]
+        print(f"{name:16} {', '.join(operations)}".rstrip())
+    return 0
+
+
+def _check_analysis(name: str) -> None:
+    from glow_dialects.core.errors import UnsupportedError
+    from glow_passes.analysis import ANALYSES
+
+    if name not in ANALYSES:
+        raise UnsupportedError(f"there is no analysis '{name}'; there are: {', '.join(ANALYSES)}")
+
+
 def _list() -> int:
-    from glow_tools.pipelines import describe, every_pass, named
+    from glow_tools.pipelines import describe, every_pass, named, xdsl_passes
 
     for name, item in sorted(every_pass().items()):
         print(f"{name:32} {(item.__doc__ or '').strip().splitlines()[0]}")
     for name, passes in named().items():
         print(f"{name:32} {describe(passes)}")
+    print("of xDSL:")
+    print(", ".join(sorted(xdsl_passes())))
     return 0
 
 

@@ -62,8 +62,8 @@ class HostedModel:
 
     def draw(self, path: Path) -> None:
         """Write a picture of the devices and what is on them: SVG, or Graphviz text."""
+        from glow_passes.watch.dot import drawn
         from glow_tools.common import write_text
-        from glow_tools.dot import drawn
 
         text = self.host.picture()
         write_text(str(path), drawn(text) if path.suffix == ".svg" else text)

@@ -31,14 +31,14 @@ def glow_ir(module: ModuleOp, a: argparse.Namespace) -> str:
 
 def dot(module: ModuleOp, a: argparse.Namespace) -> str:
     """The graph level for Graphviz (the paper's dumpDAG)."""
-    from glow_tools.dot import to_dot
+    from glow_passes.watch.dot import to_dot
 
     return to_dot(module)
 
 
 def svg(module: ModuleOp, a: argparse.Namespace) -> str:
     """The graph level as a picture."""
-    from glow_tools.dot import to_svg
+    from glow_passes.watch.dot import to_svg
 
     return to_svg(module)
 
