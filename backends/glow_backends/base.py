@@ -66,7 +66,7 @@ class Report:
         return self.page()
 
     def _repr_html_(self) -> str:
-        from glow_backends.tables import table
+        from glow_passes.tables import table
 
         rows = [(name, f"{seconds * 1e3:.1f} ms") for name, seconds in self.stages.items()]
         sizes = [("kernels", self.kernels), ("arena", f"{self.arena_bytes:,} bytes")]

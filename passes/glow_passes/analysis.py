@@ -102,7 +102,7 @@ class Readers(Analysis):
 
 
 class Dependencies(Analysis):
-    """What each operation waits for: makers of values; for a write of a buffer, readers and writers before."""
+    """What each operation waits for: makers of values; to write a buffer, its readers and writers before."""
 
     name = "dependencies"
 

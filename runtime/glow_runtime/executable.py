@@ -383,7 +383,7 @@ class Executable:
         return report(self)
 
     def _repr_html_(self) -> str:
-        from glow_backends.tables import table
+        from glow_passes.tables import table
 
         ports = [("input", *str(s).split(": ", 1)) for s in self.inputs]
         ports += [("output", *str(s).split(": ", 1)) for s in self.outputs]
