@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from importlib import import_module
 from inspect import signature
 from types import MappingProxyType
@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 import numpy as np
 
+from glow_backends.report import Report
 from glow_dialects.core.errors import BindingError, UnsupportedError
 
 if TYPE_CHECKING:
@@ -42,36 +43,6 @@ class Port:
     name: str
     shape: tuple[int, ...]
     dtype: np.dtype
-
-
-@dataclass
-class Report:
-    """The report of a compilation: seconds a stage, kernels, and bytes."""
-
-    stages: dict[str, float] = field(default_factory=dict[str, float])
-    kernels: int = 0
-    arena_bytes: int = 0
-    weight_bytes: int = 0
-    notes: dict[str, Any] = field(default_factory=dict[str, Any])
-    #: Makes the page of the compilation.
-    page: Callable[[], str] | None = field(default=None, repr=False, compare=False)
-
-    @property
-    def html(self) -> str:
-        """The compilation as one page to look at; UnsupportedError where only the program is left."""
-        if self.page is None:
-            raise UnsupportedError(
-                "there is no page of this program: compile the model, and ask its executable"
-            )
-        return self.page()
-
-    def _repr_html_(self) -> str:
-        from glow_passes.tables import table
-
-        rows = [(name, f"{seconds * 1e3:.1f} ms") for name, seconds in self.stages.items()]
-        sizes = [("kernels", self.kernels), ("arena", f"{self.arena_bytes:,} bytes")]
-        sizes += [("weights", f"{self.weight_bytes:,} bytes"), *self.notes.items()]
-        return table("Compilation", ("stage", "time"), rows) + table("", ("size", ""), sizes)
 
 
 @dataclass(frozen=True)

@@ -238,7 +238,7 @@ def _write_page(a: argparse.Namespace, recording: Recording, module: ModuleOp, t
     from glow_backends.cpu.backend import CpuBackend
     from glow_runtime.page.report import CompilationReport, finish
 
-    recording.seconds = {part.name: part.seconds for part in times.parts}
+    recording.seconds = {part.name: part.seconds for part in times.parts if part.seconds}
     if times.parts and (passes := next((p for p in times.parts if p.name == "passes"), None)) is not None:
         checks = sum(p.seconds for p in passes.parts if p.name == "verification")
         work = sum(p.seconds for p in passes.parts) - checks
