@@ -66,12 +66,12 @@ class _Parser(SizeParser, Parser):
         try:
             op = super().parse_operation()
         except (ParseError, VerifyException) as error:
-            raise self._told(error, place) from None
+            raise self._placed(error, place) from None
         if op.location is UNKNOWN:
             op.location = file_location(place.input.name, line, column)
         return op
 
-    def _told(self, error: ParseError | VerifyException, begin: Span[str]) -> ParseError:
+    def _placed(self, error: ParseError | VerifyException, begin: Span[str]) -> ParseError:
         """An error inside the operation that starts at `begin`, with its name and what to do.
 
         Parsers notice what is missing at the next token: where that stands on a line of its own, or at the

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from glow_backends.base import Bound, Port, Program, Report, as_array, check_inputs, check_mapping
+from glow_backends.base import Bound, Port, Program, as_array, check_inputs, check_mapping
+from glow_backends.report import Report
 from glow_dialects.core.errors import (
     BindingError,
     ClosedError,

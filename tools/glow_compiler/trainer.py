@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 from xdsl.dialects.builtin import IntegerAttr, ModuleOp, i64
 
-from glow_backends.base import Backend, Port, Program, Report, check_inputs, ports
+from glow_backends.base import Backend, Port, Program, check_inputs, ports
+from glow_backends.report import Report
 from glow_compiler import checkpoint
 from glow_compiler.api import backend_of
 from glow_compiler.checks import integer, number, numbers
@@ -32,8 +33,7 @@ from glow_passes.autodiff.optimize import LEARNING_RATE
 from glow_passes.autodiff.rematerialize import BUDGET
 from glow_runtime.compile import compile_module
 
-Metrics = Mapping[str, Callable[[Array, Array], float]]
-"""Name -> function of the outputs and the labels."""
+Metrics = Mapping[str, Callable[[Array, Array], float]]  # name -> function of the outputs and the labels
 
 
 @dataclass

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import glow_compiler as glow
-from glow_backends.base import Report
+from glow_backends.report import Report
 from glow_dialects.core.byte_counts import byte_count
 from glow_runtime.devices.device import Device
 from glow_runtime.host.provisioner import Partitioning

@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from glow_backends.base import Backend, ports
+from glow_backends.phases import phases
 from glow_dialects.core.errors import GlowError
 from glow_dialects.core.estimates import estimate
 from glow_dialects.core.files import whole
 from glow_dialects.dialects import context
 from glow_passes.instrumentation import Instrumentation, InstrumentedRun
-from glow_runtime.lowering import Phases, phases
+from glow_runtime.lowering import Phases
 from glow_runtime.page.page import framed, page
 from glow_runtime.page.recording import Recording
 
