@@ -177,7 +177,7 @@ glow_instr.func @bytes declare {
 glow.placeholder @x input : tensor<4xf32>
 glow.placeholder @y output : tensor<4xf32>
 // CHECK: glow_instr.relu: writes @x, an input, which a program only reads; use a state
-// expected-error@+1 {{writes @x, an input}}
+// expected-error@+5 {{writes @x, an input}}
 glow_instr.func @main declare {
   %x = glow_instr.weight @x mutable : memref<4xf32>
   %y = glow_instr.weight @y mutable : memref<4xf32>
