@@ -60,7 +60,7 @@ def test_modules_and_executables(file: Path) -> None:
     net = glow.compile(file)
     words = shown(net)
     assert "Executable on cpu" in words and "x float32[4]" in words and "kernels" in words
-    assert "optimize" in shown(net.report()) and "weights" in shown(net.report())
+    assert "stage time" in shown(net.report()) and "weights 64 bytes" in shown(net.report())
 
 
 def test_profiles_and_quantisation(file: Path) -> None:
