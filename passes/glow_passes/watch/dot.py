@@ -104,7 +104,9 @@ def drawn(text: str, seconds: float = MOST_SECONDS) -> str:
         done = _run_dot(text, seconds / 2)
     except subprocess.TimeoutExpired:  # once more, with fewer rounds to find the order within layers
         try:
-            done = _run_dot(text, seconds / 2, "-Gnslimit=1", "-Gnslimit1=1", "-Gmclimit=0.1", "-Gsplines=line")
+            done = _run_dot(
+                text, seconds / 2, "-Gnslimit=1", "-Gnslimit1=1", "-Gmclimit=0.1", "-Gsplines=line"
+            )
         except subprocess.TimeoutExpired:
             raise UnsupportedError(
                 f"Graphviz does not draw these {text.count(' [label=')} nodes and edges in {seconds:g} s; "
