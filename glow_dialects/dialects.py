@@ -106,6 +106,13 @@ def get_quant() -> Dialect:
     return Dialect("quant", [], [UniformQuantizedType])
 
 
+def operation_names(ctx: Context, dialect: str) -> list[str]:
+    """The names of all operations of a dialect that a context has, in order; none where it has no such."""
+    ours = {"glow": get_glow, "glow_instr": get_glow_instr}  # of which contexts load what is used
+    whole = ours[dialect]() if dialect in ours else ctx.get_optional_dialect(dialect)
+    return [] if whole is None else sorted(op.name for op in whole.operations)
+
+
 class GlowContext(Context):
     """A context that imports an operator's card when a program first names the operator."""
 

@@ -4,20 +4,30 @@ from __future__ import annotations
 
 import re
 from contextlib import suppress
+from difflib import get_close_matches
+from typing import Any
 
 from xdsl.context import Context
-from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.builtin import FileLineColLoc, ModuleOp
 from xdsl.ir import Operation
 from xdsl.parser import Parser
 from xdsl.parser.core import ParserState  # pyright: ignore[reportPrivateImportUsage]
 from xdsl.utils.exceptions import ParseError, VerifyException
-from xdsl.utils.lexer import Input
+from xdsl.utils.lexer import Input, Span
 from xdsl.utils.mlir_lexer import MLIRLexer, MLIRToken, MLIRTokenKind, StringLiteral
 
 from glow_dialects.core.errors import GlowError
 from glow_dialects.core.location import UNKNOWN, file_location
+from glow_dialects.core.remedies import with_remedy
 from glow_dialects.core.size_text import SYMBOLS, SizeParser, SymbolsAttr
 from glow_dialects.core.symbols import Symbols
+
+#: The name of an operation behind its results.
+_HEAD = re.compile(r'(?:%[\w$.:,%\s-]*=\s*)?"?([\w$.]+)')
+
+
+#: What the parser says where it meets the end of the text in a region.
+_UNCLOSED = re.compile(r"block definition|Expected '}'|expected '}'|[Oo]peration .*expected")
 
 
 class _Lexer(MLIRLexer):
@@ -53,10 +63,85 @@ class _Parser(SizeParser, Parser):
         self._line += text.count("\n", self._seen, place.start)  # an operation starts behind the last one
         self._seen = place.start
         line, column = self._line, place.start - place.input.get_start_of_line(place.start) + 1
-        op = super().parse_operation()
+        try:
+            op = super().parse_operation()
+        except (ParseError, VerifyException) as error:
+            raise self._placed(error, place) from None
         if op.location is UNKNOWN:
             op.location = file_location(place.input.name, line, column)
         return op
+
+    def _placed(self, error: ParseError | VerifyException, begin: Span[str]) -> ParseError:
+        """An error inside the operation that starts at `begin`, with its name and what to do.
+
+        Parsers notice what is missing at the next token: where that stands on a line of its own, or at the
+        end of the file, the operation is shown.
+        """
+        if not isinstance(error, ParseError):
+            error = ParseError(self._current_token.span, str(error))
+        if getattr(error, "told", False):
+            return error
+        error.told = True  # pyright: ignore[reportAttributeAccessIssue]
+        text, at = str(begin.input.content), error.span.start
+        head = _HEAD.match(text, begin.start)
+        name = head[1] if head else ""
+        source: Any = begin.input
+        span = begin if head is None else Span(head.start(1), head.end(1), source)
+        what = error.msg.strip().rstrip(".!")
+        if "not registered" in what and head is not None:
+            error.span = span
+            what += self._near(name)
+        elif at > span.end and not text[begin.input.get_start_of_line(at) : at].strip():
+            error.span = span
+            if at >= len(text.rstrip()) and _UNCLOSED.search(what):
+                what = f"the file ends before {name} does; close its region by '}}'"
+        what = with_remedy(what)
+        error.msg = what if name in what else f"{name}: {what}"
+        return error
+
+    def _near(self, name: str) -> str:
+        """Operations that are called like one that there is not."""
+        dialect = name.partition(".")[0]
+        context = self.ctx
+        registered = context.registered_dialect_names
+        if dialect not in registered:
+            known = ", ".join(sorted(registered))
+            return f"; there is no dialect '{dialect}', but {known} (or --allow-unregistered-dialect)"
+        from glow_dialects.dialects import operation_names
+
+        near = get_close_matches(name, operation_names(context, dialect), 3)
+        return f"; did you mean {' or '.join(near)}?" if near else "; see glow-opt --show-dialects"
+
+    def undefined(self, error: ParseError) -> ParseError:
+        """The error of values that are never defined, at the first operation that uses one."""
+        if not self.forward_ssa_references:
+            return error
+        uses = [
+            (use.operation, name)
+            for name, places in self.forward_ssa_references.items()
+            for value in places.values()
+            for use in value.uses
+        ]
+        content: Any = error.span.input
+        where = [(position, op, name) for op, name in uses if (position := self._position(op)) is not None]
+        if where:
+            start, op, name = min(where, key=lambda item: item[0])
+            text = str(content.content)
+            found = re.compile(rf"%{re.escape(name)}\b").search(text, start)
+            if found is not None:
+                error.span = Span(found.start(), found.end(), content)
+            error.msg = f"{op.name}: {error.msg}"
+        error.msg = with_remedy(error.msg)
+        return error
+
+    def _position(self, op: Operation) -> int | None:
+        """Where in the text an operation starts."""
+        location = op.location
+        if not isinstance(location, FileLineColLoc):
+            return None
+        lines = str(self._current_token.span.input.content).split("\n")
+        line = location.line.data
+        return sum(len(text) + 1 for text in lines[: line - 1]) + location.column.data - 1
 
 
 def parse_module(text: str, name: str, ctx: Context) -> ModuleOp:
@@ -67,6 +152,7 @@ def parse_module(text: str, name: str, ctx: Context) -> ModuleOp:
     """
     if not text.strip():
         raise GlowError(f"{name}: the program is empty")
+    parser: _Parser | None = None
     try:
         parser = _Parser(ctx, text, name)
         module = parser.parse_module()
@@ -75,7 +161,9 @@ def parse_module(text: str, name: str, ctx: Context) -> ModuleOp:
         if module.location is UNKNOWN:
             module.location = file_location(name, 1, 1)
         return module
-    except (ParseError, VerifyException, GlowError):
+    except ParseError as error:
+        raise error if parser is None or getattr(error, "told", False) else parser.undefined(error) from None
+    except (VerifyException, GlowError):
         raise
     except RecursionError:
         raise GlowError(f"{name}: nesting is too deep") from None

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from importlib import import_module
 from inspect import signature
 from types import MappingProxyType
@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 import numpy as np
 
+from glow_backends.report import Report
 from glow_dialects.core.errors import BindingError, UnsupportedError
 
 if TYPE_CHECKING:
@@ -42,17 +43,6 @@ class Port:
     name: str
     shape: tuple[int, ...]
     dtype: np.dtype
-
-
-@dataclass
-class Report:
-    """The report of a compilation: seconds a stage, kernels, and bytes."""
-
-    stages: dict[str, float] = field(default_factory=dict[str, float])
-    kernels: int = 0
-    arena_bytes: int = 0
-    weight_bytes: int = 0
-    notes: dict[str, Any] = field(default_factory=dict[str, Any])
 
 
 @dataclass(frozen=True)
@@ -285,6 +275,15 @@ class Backend(ABC):
     def lacks(self, needs: Sequence[str]) -> list[str]:
         """Those of such features that this machine lacks."""
         return [n for n in needs if n not in self.needs()]
+
+    def kernel_times(self, module: ModuleOp, inputs: Mapping[str, Array]) -> list[dict[str, Any]]:
+        """The steps of a planned module's first function, measured; none where a backend measures nothing.
+
+        Each has `label`, `kernel`, `nodes` (names of what it computes), `seconds`, and `gflops` and `gbytes`
+        a second.
+        """
+        del module, inputs
+        return []
 
     def compile(self, module: ModuleOp, function: str = "main") -> Program:
         """Code for a planned instruction function of `module`."""

@@ -11,7 +11,7 @@ from xdsl.ir import Attribute, Block, Operation, SSAValue
 from xdsl.rewriter import InsertPoint
 
 from glow_dialects.core.graph_op import GraphOp
-from glow_dialects.core.location import UNKNOWN
+from glow_dialects.core.location import UNKNOWN, stand_for
 from glow_dialects.core.types import Array, Tensor, element_of, tensor
 from glow_dialects.ops import operator_class
 
@@ -85,6 +85,9 @@ def taken_apart(op: GraphOp) -> tuple[Sequence[SSAValue], list[Operation]] | Non
     for old, new in zip(op.results, values, strict=True):
         assert old.type == new.type, f"{op.name}: {old.type} decomposed to {new.type}"
         old.replace_all_uses_with(new)
+    for part in b.inserted if op.attributes else ():
+        if part.operands:
+            stand_for(part, (op,))
     op.detach()
     op.erase()
     return values, b.inserted

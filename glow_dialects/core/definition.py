@@ -22,6 +22,9 @@ from xdsl.irdl import (
     VariadicDef,
     irdl_op_definition,
 )
+from xdsl.irdl.constraints import VerificationContext
+from xdsl.irdl.operations import irdl_op_verify_regions
+from xdsl.traits import OpTrait
 
 from glow_dialects.core.attributes import segment_sizes, to_python
 
@@ -97,9 +100,10 @@ def define(cls: type[_D], definition: OpDef) -> type[_D]:
     property is a Python value (int, float, str, bool, tuple), None where an optional one is absent.
     """
     check = cls.verify_
+    fits = checked_forms(definition)
 
     def verify_(self: IRDLOperation) -> None:
-        definition.verify(self)
+        fits(self)
         check(self)  # pyright: ignore[reportArgumentType]
 
     members: dict[str, Any] = {
@@ -117,6 +121,33 @@ def define(cls: type[_D], definition: OpDef) -> type[_D]:
     for place, (name, _) in enumerate(definition.regions):
         setattr(cls, name, property(_region(place)))
     return cls
+
+
+#: Forms of the operations of one class that are remembered.
+MOST_FORMS = 4096
+
+
+def checked_forms(definition: OpDef) -> Callable[[IRDLOperation], None]:
+    """`definition.verify`, which takes most of verification, once for each form: types and properties."""
+    valid: set[Any] = set()
+    checking = [t for t in definition.traits if type(t).verify is not OpTrait.verify]
+    lasting = not definition.attributes  # these are not part of a form
+
+    def fits(op: IRDLOperation) -> None:
+        form = tuple(op.operand_types), tuple(op.result_types), tuple(op.properties.items())
+        if form not in valid or op.successors:
+            definition.verify(op)
+            if lasting:
+                if len(valid) >= MOST_FORMS:
+                    valid.clear()
+                valid.add(form)
+            return
+        if op.regions or definition.regions:
+            irdl_op_verify_regions(op, definition, VerificationContext())
+        for trait in checking:
+            trait.verify(op)
+
+    return fits
 
 
 def read_directly(cls: type[_D]) -> type[_D]:

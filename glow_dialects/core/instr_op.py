@@ -256,7 +256,8 @@ class InstrOp(Operator):
         )
         for (mode, name), (access, _) in zip(pairs, op.accesses(), strict=False):
             if mode != access.value:
-                parser.raise_error(f"{cls.name}: operand marked @{mode} is @{access.value}", name.span)
+                told = f"{cls.name}: operand marked @{mode} is @{access.value}; write that"
+                parser.raise_error(told, name.span)
         return op
 
 

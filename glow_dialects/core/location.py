@@ -22,6 +22,8 @@ from xdsl.ir import Attribute, Operation, OpResult
 _L = TypeVar("_L", bound=LocationAttr)
 
 UNKNOWN = UNKNOWN_LOC
+#: Attributes that profiles put on nodes: ranges, losses and channels of the values that these compute.
+NOTES = ("range", "loss", "channels")
 _NONE = NoneAttr()
 
 
@@ -63,6 +65,22 @@ def _places(location: LocationAttr) -> tuple[LocationAttr, ...]:
     return () if is_unknown(location) else (location,)
 
 
+def parts_of(location: Attribute) -> Iterator[Attribute]:
+    """A location and all that it is made of."""
+    yield location
+    match location:
+        case FusedLoc():
+            inside: Iterable[Attribute] = location.locations.data  # pyright: ignore
+        case CallSiteLoc():
+            inside = (location.callee, location.caller)
+        case NameLoc():
+            inside = (location.location,)
+        case _:
+            inside = ()
+    for part in inside:
+        yield from parts_of(part)
+
+
 def names(location: Attribute) -> tuple[str, ...]:
     """What to call the places of a location; none where nothing is known."""
     return tuple(dict.fromkeys(_names(location)))
@@ -102,8 +120,30 @@ def hand_on(root: Operation, made: Sequence[Operation]) -> None:
     for op in made:
         if op.location is UNKNOWN:
             kind = type(op)
-            own = [o.location for o in old if type(o) is kind or type(o) not in kinds]
-            op.location = fused(own or [o.location for o in old])
+            stand_for(op, [o for o in old if type(o) is kind or type(o) not in kinds] or old)
+
+
+def stand_for(op: Operation, others: Sequence[Operation]) -> None:
+    """Give an operation the places of others whose work it does, and what users wrote on these.
+
+    Attributes of one of them are kept, equal ones of several, too; of those that differ there is an array.
+    What profiles note (`NOTES`) is about one value, and goes with it.
+    """
+    op.location = fused(o.location for o in others)
+    for name, value in _written(others).items():
+        op.attributes.setdefault(name, value)
+
+
+def _written(others: Sequence[Operation]) -> dict[str, Attribute]:
+    found: dict[str, dict[Attribute, None]] = {}
+    for other in others:
+        for name, value in other.attributes.items():
+            if name not in NOTES:
+                parts: Iterable[Attribute] = value.data if isinstance(value, ArrayAttr) else (value,)  # pyright: ignore
+                found.setdefault(name, {}).update(dict.fromkeys(parts))
+    whole = {name: next(o.attributes[name] for o in others if name in o.attributes) for name in found}
+    same = {name for name in found if all(o.attributes.get(name, whole[name]) == whole[name] for o in others)}
+    return {name: whole[name] if name in same else ArrayAttr(found[name]) for name in found}
 
 
 def _replaced(root: Operation) -> list[Operation]:

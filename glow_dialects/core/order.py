@@ -6,6 +6,8 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Block, Operation, SSAValue
 from xdsl.utils.exceptions import VerifyException
 
+from glow_dialects.core.verify import blame
+
 
 def check_order(block: Block, known: set[SSAValue] | None = None) -> None:
     """Raise a VerifyException where `block`, or a region inside it, uses a value that is not yet defined.
@@ -17,7 +19,9 @@ def check_order(block: Block, known: set[SSAValue] | None = None) -> None:
     known.update(own)
     for op in block.ops:
         if any(operand not in known for operand in op.operands):
-            raise VerifyException(f"{op.name}: an operand is used before its definition")
+            error = VerifyException(f"{op.name}: an operand is used before its definition; move that up")
+            blame(error, op)
+            raise error
         for region in op.regions:
             for inner in region.blocks:
                 check_order(inner, known)

@@ -32,6 +32,7 @@ from xdsl.traits import IsolatedFromAbove, IsTerminator, Pure, SymbolOpInterface
 from xdsl.utils.exceptions import VerifyException
 
 from glow_dialects.core.order import check_order
+from glow_dialects.core.verify import blame
 from glow_dialects.fn.gradients import GradOp, ValueAndGradOp
 from glow_dialects.fn.over import OverOp
 from glow_dialects.fn.prim import ConstantOp, PrimOp
@@ -68,7 +69,9 @@ def callable_type(value: SSAValue, op: Operation) -> FunctionType | None:
     if isinstance(value.type, FunctionType):
         return value.type
     if not isinstance(value.type, AnyType):
-        raise VerifyException(f"{op.name}: a function is needed, got {value.type}")
+        raise VerifyException(
+            f"{op.name}: a function is needed, got {value.type}; glow_fn.ref makes one of a symbol"
+        )
     return None
 
 
@@ -111,7 +114,11 @@ class _Body(FnOp):
     def check_body(self) -> None:
         """Raise unless there is one block that ends with a return."""
         if len(self.regions[0].blocks) != 1 or not isinstance(self.block.last_op, ReturnOp):
-            raise VerifyException(f"{self.name}: the body is one block that ends with glow_fn.return")
+            error = VerifyException(
+                f"{self.name}: the body is one block that ends with glow_fn.return; add it"
+            )
+            blame(error, self)
+            raise error
 
 
 @irdl_op_definition
@@ -257,7 +264,9 @@ class _Applied(FnOp):
         if kind is not None:
             wanted = kind.inputs.data
             if len(values) > len(wanted):
-                raise VerifyException(f"{self.name}: {len(values)} arguments for {kind}")
+                raise VerifyException(
+                    f"{self.name}: {len(values)} arguments for {kind}; give {len(kind.inputs)}"
+                )
             for index, (value, want) in enumerate(zip(values, wanted, strict=False)):
                 if not fits(value.type, want):
                     raise VerifyException(f"{self.name}: argument {index} is {value.type}, not {want}")
@@ -277,7 +286,9 @@ class CallOp(_Applied):
         kind, values = self.applied()
         if kind is not None:
             if len(values) != len(kind.inputs):
-                raise VerifyException(f"glow_fn.call: {len(values)} arguments for {kind}")
+                raise VerifyException(
+                    f"glow_fn.call: {len(values)} arguments for {kind}; give {len(kind.inputs)}"
+                )
             if not fits(kind.outputs.data[0], self.result.type):
                 raise VerifyException(f"glow_fn.call: result {self.result.type} of {kind}")
 
@@ -385,14 +396,16 @@ class GetOp(FnOp):
         kind, index = self.source_tuple.type, self.index.value.data
         if isinstance(kind, TupleType):
             if not -len(kind.types) <= index < len(kind.types):
-                raise VerifyException(f"glow_fn.get: no item {index} in {kind}")
+                raise VerifyException(f"glow_fn.get: no item {index} in {kind}; they count from 0")
             if not fits(kind.types.data[index], self.result.type):
                 raise VerifyException(f"glow_fn.get: item {index} of {kind} is not {self.result.type}")
         elif not isinstance(kind, AnyType):
             raise VerifyException(f"glow_fn.get: a tuple is needed, got {kind}")
         made = self.source_tuple.owner
         if isinstance(made, TupleOp) and not -len(made.values) <= index < len(made.values):
-            raise VerifyException(f"glow_fn.get: no item {index} in a tuple of {len(made.values)}")
+            raise VerifyException(
+                f"glow_fn.get: no item {index} in a tuple of {len(made.values)}; they count from 0"
+            )
 
     def print(self, printer: Printer) -> None:
         printer.print_string(" ")

@@ -35,7 +35,9 @@ class _Gradient(FnOp):
     def verify_(self) -> None:
         kind = self.function.type
         if not isinstance(kind, AnyType | FunctionType):
-            raise VerifyException(f"{self.name}: a function is needed, got {kind}")
+            raise VerifyException(
+                f"{self.name}: a function is needed, got {kind}; glow_fn.ref makes one of a symbol"
+            )
 
     def print(self, printer: Printer) -> None:
         printer.print_string(" ")

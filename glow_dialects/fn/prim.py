@@ -39,7 +39,7 @@ class ConstantOp(FnOp):
         text = isinstance(value, StringAttr)
         own = value.type if isinstance(value, IntegerAttr | FloatAttr) else kind
         if not fits(own, kind) or (text and not isinstance(kind, AnyType)):
-            raise VerifyException(f"glow_fn.constant: {value} is not {kind}")
+            raise VerifyException(f"glow_fn.constant: {value} is not {kind}; change the value or the type")
 
     def print(self, printer: Printer) -> None:
         printer.print_string(" ")
@@ -83,7 +83,8 @@ class PrimOp(FnOp):
         arity = self.card.arity
         if arity is not None and arity != len(self.operands):
             raise VerifyException(
-                f"glow_fn.prim: {self.prim.data} takes {arity} arguments, got {len(self.operands)}"
+                f"glow_fn.prim: {self.prim.data} takes {arity} arguments, got {len(self.operands)}; "
+                f"give {arity}"
             )
 
     def print(self, printer: Printer) -> None:

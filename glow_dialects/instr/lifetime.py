@@ -10,6 +10,7 @@ from xdsl.utils.exceptions import VerifyException
 from glow_dialects.core.instr_op import Access, InstrOp
 from glow_dialects.core.token import is_token
 from glow_dialects.core.types import bytes_of
+from glow_dialects.core.verify import blame
 from glow_dialects.instr.flights import Flight, flights_of
 from glow_dialects.instr.loops import ForOp, YieldOp
 from glow_dialects.instr.regions import overlap, same_place
@@ -45,16 +46,29 @@ class _Check:
     def block(self, block: Block) -> None:
         """Check the function's block, or a loop's body."""
         for op in block.ops:
-            if not self.defined.issuperset(op.operands):
-                raise VerifyException(f"{op.name}: a buffer is used before its definition")
-            self.defined.update(op.results)
-            self.step(op, block)
-            for token in op.results:
-                if is_token(token):
-                    _check_token(token, op.name, block)
+            try:
+                self.one(op, block)
+            except VerifyException as error:
+                blame(error, op)
+                raise
         for buffer in self.live:
-            if buffer.owner.parent is block and not self._is_weight(buffer):
-                raise VerifyException(f"glow_instr.alloc: a buffer {buffer.type} is never deallocated")
+            owner = buffer.owner
+            if isinstance(owner, Operation) and owner.parent is block and not self._is_weight(buffer):
+                error = VerifyException(
+                    f"glow_instr.alloc: a buffer {buffer.type} is never deallocated; add glow_instr.dealloc"
+                )
+                blame(error, owner)
+                raise error
+
+    def one(self, op: Operation, block: Block) -> None:
+        """Check one operation, and the tokens that it makes."""
+        if not self.defined.issuperset(op.operands):
+            raise VerifyException(f"{op.name}: a buffer is used before its definition")
+        self.defined.update(op.results)
+        self.step(op, block)
+        for token in op.results:
+            if is_token(token):
+                _check_token(token, op.name, block)
 
     def step(self, op: Operation, block: Block) -> None:
         """Check one operation in the present state, and change the state."""
@@ -92,9 +106,11 @@ class _Check:
 
         buffer = op.buffer
         if not isinstance(buffer.owner, AllocOp):
-            raise VerifyException("glow_instr.dealloc: only an alloc has an end of life")
+            raise VerifyException("glow_instr.dealloc: only an alloc has an end of life; remove it")
         if buffer in self.ended:
-            raise VerifyException("glow_instr.dealloc: the buffer was deallocated before")
+            raise VerifyException(
+                "glow_instr.dealloc: the buffer was deallocated before; remove one of the two"
+            )
         if buffer.owner.parent is not block:
             raise VerifyException("glow_instr.dealloc: the buffer was allocated outside of the loop")
         self.check_flying(op)
@@ -114,9 +130,13 @@ class _Check:
                 continue
             base = origin(buffer)
             if base not in self.live:
-                raise VerifyException(f"{op.name}: @{access.value} buffer is used outside its life")
+                raise VerifyException(
+                    f"{op.name}: @{access.value} buffer is used outside its life; move its alloc or dealloc"
+                )
             if access.reads and base not in self.written:
-                raise VerifyException(f"{op.name}: @{access.value} buffer is read before it is written")
+                raise VerifyException(
+                    f"{op.name}: @{access.value} buffer is read before it is written; write it first"
+                )
             if access.writes and isinstance(base.owner, WeightOp):
                 check_written(op, base.owner)
         if self.flying:
@@ -195,13 +215,13 @@ class _Places:
         size = self.sizes.get(space, end)
         if start < 0 or end > size:
             raise VerifyException(
-                f"glow_instr.alloc: bytes {start} to {end} lie outside {where} of {size} bytes"
+                f"glow_instr.alloc: bytes {start} to {end} lie outside {where} of {size} bytes; plan again"
             )
         for other, (there, low, high) in self.live.items():
             if there == space and low < end and start < high:
                 raise VerifyException(
                     f"glow_instr.alloc: bytes {start} to {end} overlap those of a live buffer "
-                    f"{other.result.type}, {low} to {high}"
+                    f"{other.result.type}, {low} to {high}; plan again"
                 )
         self.live[op] = (space, start, end)
 
@@ -220,7 +240,8 @@ def _check_conflicts(op: InstrOp) -> None:
             may = position == 0 or op.EACH_INPLACE
             if not (may and other in allowed and same_place(out, other)):
                 raise VerifyException(
-                    f"{op.name}: @out and @in buffers overlap, and in-place is not declared for them"
+                    f"{op.name}: @out and @in buffers overlap, and in-place is not declared for them; "
+                    "use another buffer"
                 )
         for other in outs[position + 1 :]:
             if overlap(out, other):
@@ -230,7 +251,8 @@ def _check_conflicts(op: InstrOp) -> None:
             for value in op.operand_group(name):
                 if any(value is out for out in outs):
                     raise VerifyException(
-                        f"{op.name}: @out and @in are one buffer, and in-place is not declared for it"
+                        f"{op.name}: @out and @in are one buffer, and in-place is not declared for it; "
+                        "use another buffer"
                     )
 
 
@@ -239,7 +261,7 @@ def check_written(op: InstrOp, weight: WeightOp) -> None:
     from glow_dialects.ops.module import PlaceholderOp, lookup
 
     if weight.constant:
-        raise VerifyException(f"{op.name}: writes constant weight @{weight.target}")
+        raise VerifyException(f"{op.name}: writes constant weight @{weight.target}; declare it mutable")
     target = lookup(weight, weight.target)
     if isinstance(target, PlaceholderOp) and target.kind.data == "input":
         raise VerifyException(

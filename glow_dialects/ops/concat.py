@@ -40,7 +40,8 @@ class ConcatOp(PureOp):
             fits = len(other) == len(shape) and other[:axis] == shape[:axis]
             if not fits or other[axis + 1 :] != shape[axis + 1 :] or element_of(part) != element_of(first):
                 raise VerifyException(
-                    f"glow.concat: {first.type} and {part.type} do not join along axis {axis}"
+                    f"glow.concat: {first.type} and {part.type} do not join along axis {axis}; "
+                    "only that axis may differ"
                 )
         shape[axis] = sum(shape_of(p)[axis] for p in parts)
         return [tensor(shape, element_of(first))]

@@ -43,6 +43,7 @@ class ConvOp(ConvolutionOp):
         if group < 1 or channels != inner * group:
             raise VerifyException(
                 f"{self.name}: {channels} input channels, the filter takes {inner} in each of {group} groups"
+                "; change the filter or the group"
             )
         if out % group:
             raise VerifyException(f"{self.name}: {out} output channels in {group} groups")

@@ -69,7 +69,8 @@ class ConvTransposeOp(ConvolutionOp):
         group, more, pads = self.group, self.output_pads, self.pads
         if into != channels or group < 1 or channels % group:
             raise VerifyException(
-                f"{self.name}: {channels} input channels, the filter takes {into} in {group} groups"
+                f"{self.name}: {channels} input channels, the filter takes {into} in {group} groups; "
+                "change the filter or the group"
             )
         count = len(spatial)
         if len(more) != count or min(more) < 0:

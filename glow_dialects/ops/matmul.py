@@ -24,7 +24,8 @@ def check_product(op: GraphOp, lhs: SSAValue, rhs: SSAValue) -> None:
     """Raise unless the last axis of `lhs` meets the last but one of `rhs`, of one element type."""
     if shape_of(lhs)[-1] != shape_of(rhs)[-2]:
         raise VerifyException(
-            f"{op.name}: {shape_of(lhs)[-1]} columns of {lhs.type}, {shape_of(rhs)[-2]} rows of {rhs.type}"
+            f"{op.name}: {shape_of(lhs)[-1]} columns of {lhs.type}, {shape_of(rhs)[-2]} rows of {rhs.type}; "
+            "they must be as many"
         )
     if element_of(lhs) != element_of(rhs):
         raise VerifyException(f"{op.name}: element types of {lhs.type} and {rhs.type} differ")

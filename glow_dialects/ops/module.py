@@ -34,6 +34,7 @@ from glow_dialects.core.attributes import Resource, ResourceAttr, array_of, cons
 from glow_dialects.core.definition import read_directly
 from glow_dialects.core.order import check_in_function, check_order
 from glow_dialects.core.types import Array, Tensor, shape_of, tensor_of
+from glow_dialects.core.verify import blame
 
 _NO_PATH: ArrayAttr[StringAttr] = ArrayAttr(())
 """The suffix of a symbol of the module itself."""
@@ -141,7 +142,8 @@ class PlaceholderOp(IRDLOperation):
             )
         if self.kind.data not in KINDS:
             raise VerifyException(
-                f"glow.placeholder @{self.sym_name.data}: kind '{self.kind.data}' is not one of {KINDS}"
+                f"glow.placeholder @{self.sym_name.data}: kind '{self.kind.data}' is not one of {KINDS}; "
+                "choose one"
             )
 
     def print(self, printer: Printer) -> None:
@@ -184,11 +186,23 @@ class FuncOp(IRDLOperation):
     def verify_(self) -> None:
         check_order(self.body.block)
         for op in self.body.block.ops:
-            if isinstance(op, FuncOp):
-                raise VerifyException(f"glow.func: @{op.sym_name.data} stands inside @{self.sym_name.data}")
-            for result in op.results:
-                if not isinstance(result.type, TensorType):
-                    raise VerifyException(f"{op.name}: values of a glow.func are tensors, got {result.type}")
+            try:
+                self._check_inside(op)
+            except VerifyException as error:
+                blame(error, op)
+                raise
+
+    def _check_inside(self, op: Operation) -> None:
+        if isinstance(op, FuncOp):
+            raise VerifyException(
+                f"glow.func: @{op.sym_name.data} stands inside @{self.sym_name.data}; move it out"
+            )
+        for result in op.results:
+            if not isinstance(result.type, TensorType):
+                raise VerifyException(
+                    f"{op.name}: values of a glow.func are tensors, got {result.type}; "
+                    "use a tensor of one element"
+                )
 
     @staticmethod
     def of(name: str, training: bool = False) -> FuncOp:
@@ -238,9 +252,13 @@ class _SymbolUse(IRDLOperation):
         target = self.target()
         name = cast(SymbolRefAttr, self.properties["symbol"]).root_reference.data
         if target is None:
-            raise VerifyException(f"{self.name}: the module has no constant or placeholder @{name}")
+            raise VerifyException(
+                f"{self.name}: the module has no constant or placeholder @{name}; declare it"
+            )
         if target.type != kind:
-            raise VerifyException(f"{self.name}: @{name} is {target.type}, used as {kind}")
+            raise VerifyException(
+                f"{self.name}: @{name} is {target.type}, used as {kind}; give both one type"
+            )
 
 
 @read_directly
@@ -290,10 +308,10 @@ class SaveOp(_SymbolUse):
         self._check(self.input.type)
         target = self.target()
         if isinstance(target, ConstantOp):
-            raise VerifyException("glow.save: constants are never written")
+            raise VerifyException("glow.save: constants are never written; save to an output or a state")
         if target is not None and target.kind.data == "input":
             raise VerifyException(
-                f"glow.save: @{target.sym_name.data} is an input, which a program only reads"
+                f"glow.save: @{target.sym_name.data} is an input, which a program only reads; use a state"
             )
 
 
@@ -329,6 +347,16 @@ _tables: WeakKeyDictionary[ModuleOp, dict[str, ref[ConstantOp | PlaceholderOp]]]
 def functions(module: ModuleOp) -> Iterator[FuncOp]:
     """The graph functions of a module."""
     return (op for op in module.body.block.ops if type(op) is FuncOp)
+
+
+def bodies(module: ModuleOp) -> Iterator[FuncOp]:
+    """The functions whose nodes passes rewrite: graph functions, and MLIR's `func.func` of one block.
+
+    The latter have a `body` and values as parameters, and are nothing else that a FuncOp is.
+    """
+    for op in module.body.block.ops:
+        if type(op) is FuncOp or (op.name == "func.func" and len(op.regions[0].blocks) == 1):
+            yield cast(FuncOp, op)
 
 
 def constants(module: ModuleOp) -> dict[str, ConstantOp]:

@@ -33,7 +33,10 @@ class ReshapeOp(PureOp):
     def check(self) -> None:
         have, want = shape_of(self.input), shape_of(self.result)
         if math.prod(have) != math.prod(want) or element_of(self.input) != element_of(self.result):
-            raise VerifyException(f"glow.reshape: {self.input.type} does not reshape to {self.result.type}")
+            raise VerifyException(
+                f"glow.reshape: {self.input.type} does not reshape to {self.result.type}; "
+                "both must have as many elements"
+            )
 
     def backward(self, dy: SSAValue, b: Builder) -> Sequence[SSAValue | None]:
         return [b(ReshapeOp(dy, results=self.input.type))]

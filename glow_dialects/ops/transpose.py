@@ -32,7 +32,8 @@ class TransposeOp(PureOp):
         order: tuple[int, ...] = self.permutation
         if sorted(order) != list(range(len(shape))):
             raise VerifyException(
-                f"glow.transpose: permutation {list(order)} does not order the axes of {self.input.type}"
+                f"glow.transpose: permutation {list(order)} does not order the axes of {self.input.type}; "
+                "name each once"
             )
         return [tensor([shape[i] for i in order], element_of(self.input))]
 

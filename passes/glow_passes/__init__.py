@@ -31,6 +31,7 @@ def all_passes() -> dict[str, type[ModulePass]]:
     from glow_passes.lower.schedule import SchedulePass
     from glow_passes.partition.partition import PartitionPass
     from glow_passes.quantize import QUANTIZE_PASSES
+    from glow_passes.watch import WATCH_PASSES
 
     own: tuple[type[ModulePass], ...] = (
         MakeTrainablePass,
@@ -51,7 +52,7 @@ def all_passes() -> dict[str, type[ModulePass]]:
         OneMemoryPass,
         PartitionPass,
     )
-    return {p.name: p for p in (*FN_PASSES, *GRAPH_PASSES, *QUANTIZE_PASSES, *own)}
+    return {p.name: p for p in (*FN_PASSES, *GRAPH_PASSES, *QUANTIZE_PASSES, *WATCH_PASSES, *own)}
 
 
 def factories() -> dict[str, Callable[[], type[ModulePass]]]:

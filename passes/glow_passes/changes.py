@@ -1,12 +1,16 @@
-"""Whether a pass changed a module: what it consists of before and after, compared by identity."""
+"""What a pass changed in a module, compared by identity, and the verification of that alone."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from itertools import chain
+from operator import is_
 from typing import Any
 
-from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.builtin import ModuleOp, StringAttr, SymbolRefAttr
 from xdsl.ir import Operation
+
+from glow_dialects.core.verify import verify_each
 
 
 class Snapshot:
@@ -16,29 +20,103 @@ class Snapshot:
     """
 
     def __init__(self, module: ModuleOp) -> None:
-        self.parts = [part for op in module.walk() for part in _parts(op)]
+        self.module = module
+        self.parts = {op: _parts(op) for op in module.walk()}
 
     def same(self, other: Snapshot) -> bool:
         """Whether two moments show one program."""
-        return len(self.parts) == len(other.parts) and all(map(_is, self.parts, other.parts))
+        if len(self.parts) != len(other.parts) or not all(map(is_, self.parts, other.parts)):
+            return False
+        return all(_same(a, b) for a, b in zip(self.parts.values(), other.parts.values(), strict=True))
+
+    def changed(self, before: Snapshot) -> list[Operation]:
+        """Operations that are new, or have other operands, types or properties than before."""
+        known = before.parts
+        return [op for op, parts in self.parts.items() if op not in known or not _same(parts, known[op])]
+
+    def verify(self, before: Snapshot) -> None:
+        """Raise a VerifyException where the module, valid before, is not valid now.
+
+        Looked at are operations that changed, those that read them, by value or symbol, and those around.
+        """
+        verify_each(op for op in self._affected(before) if op in self.parts)
+
+    def _affected(self, before: Snapshot) -> Iterable[Operation]:
+        changed = self.changed(before)
+        gone = [op for op in before.parts if op not in self.parts]
+        kept = (op for op in before.parts if op in self.parts)
+        moved = not all(map(is_, kept, (op for op in self.parts if op in before.parts)))
+        around = dict.fromkeys(chain(_around(changed), _around_blocks(before.parts[op][0] for op in gone)))
+        if moved:
+            around |= dict.fromkeys(op for op in self.parts if op.regions)
+        top = self.module.body.block
+        if not any(self.parts[op][0] is top for op in changed) and not any(
+            before.parts[op][0] is top for op in gone
+        ):
+            around.pop(self.module, None)  # which only says that its symbols are different ones
+        names = {name for op in chain(changed, gone, around) if (name := _symbol(op)) is not None}
+        yield from dict.fromkeys(
+            chain(
+                changed,
+                _readers(op for op in changed if op in before.parts),  # of new ones they are new themselves
+                (op for op, parts in self.parts.items() if names and _mentions(parts, names)),
+                (block.last_op for op in around for r in op.regions for block in r.blocks if block.last_op),
+                sorted(around, key=_depth, reverse=True),
+            )
+        )
 
 
-def _is(a: Any, b: Any) -> bool:
-    return a is b
+def _same(a: tuple[Any, ...], b: tuple[Any, ...]) -> bool:
+    return len(a) == len(b) and all(map(is_, a, b))
 
 
-def _parts(op: Operation) -> Iterator[Any]:
-    yield op
-    yield op.parent
-    yield from op.operands
+def _parts(op: Operation) -> tuple[Any, ...]:
+    parts: list[Any] = [op.parent, *op.operands]
     for result in op.results:
-        yield result.type
+        parts.append(result.type)
     for table in (op.properties, op.attributes):
-        for name, value in table.items():
-            yield name
-            yield value
+        if table:
+            parts += table
+            parts += table.values()
     for region in op.regions:
         for block in region.blocks:
-            yield block
-            for argument in block.args:
-                yield argument.type
+            parts.append(block)
+            parts += (argument.type for argument in block.args)
+    return tuple(parts)
+
+
+def _around(operations: Iterable[Operation]) -> Iterator[Operation]:
+    """The operations around these."""
+    return _around_blocks(op.parent for op in operations)
+
+
+def _around_blocks(blocks: Iterable[Any]) -> Iterator[Operation]:
+    for block in dict.fromkeys(blocks):
+        op = None if block is None else block.parent_op()
+        while op is not None:
+            yield op
+            op = op.parent_op()
+
+
+def _readers(operations: Iterable[Operation]) -> Iterator[Operation]:
+    """The operations that read what these compute."""
+    for op in operations:
+        blocks = (block.args for region in op.regions for block in region.blocks)
+        for value in chain(op.results, *blocks):
+            yield from (use.operation for use in value.uses)
+
+
+def _symbol(op: Operation) -> StringAttr | None:
+    name = op.properties.get("sym_name")
+    return name if isinstance(name, StringAttr) else None
+
+
+def _mentions(parts: tuple[Any, ...], names: set[StringAttr]) -> bool:
+    return any(isinstance(part, SymbolRefAttr) and part.root_reference in names for part in parts)
+
+
+def _depth(op: Operation) -> int:
+    depth = 0
+    while (parent := op.parent_op()) is not None:
+        op, depth = parent, depth + 1
+    return depth

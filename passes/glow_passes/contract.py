@@ -11,6 +11,7 @@ from xdsl.ir import Operation
 from xdsl.passes import ModulePass
 
 from glow_dialects.core.errors import UnsupportedError
+from glow_passes.analysis import Analysis
 
 
 class Level(Enum):
@@ -29,7 +30,7 @@ class LevelPass(ModulePass):
     """A pass on one level: modules without functions of it are none of its business.
 
     `MAKES` are the levels that those functions have afterwards. `PLANS` gives buffers places in the arena,
-    `NEEDS_PLAN` reads these, `KEEPS_PLAN` leaves them right.
+    `NEEDS_PLAN` reads these, `KEEPS_PLAN` leaves them right. `PRESERVES` are analyses that it leaves true.
     """
 
     LEVEL: ClassVar[Level]
@@ -37,6 +38,7 @@ class LevelPass(ModulePass):
     PLANS: ClassVar[bool] = False
     NEEDS_PLAN: ClassVar[bool] = False
     KEEPS_PLAN: ClassVar[bool] = False
+    PRESERVES: ClassVar[tuple[type[Analysis], ...]] = ()
 
 
 class FunctionPass(LevelPass):
@@ -57,18 +59,24 @@ class InstructionPass(LevelPass):
     LEVEL = Level.INSTRUCTIONS
 
 
+def preserved(item: ModulePass) -> tuple[type[Analysis], ...]:
+    """The analyses that a pass leaves true."""
+    return item.PRESERVES if isinstance(item, LevelPass) else ()
+
+
 def levels_of(module: ModuleOp) -> set[Level]:
     """The levels of the functions of a module."""
     from glow_dialects.fn.dialect import FuncOp as FunctionOp
     from glow_dialects.instr.memory import InstrFuncOp
-    from glow_dialects.ops.module import FuncOp
+    from glow_dialects.ops.module import FuncOp, bodies
 
     kinds: dict[type[Operation], Level] = {
         FunctionOp: Level.FUNCTIONS,
         FuncOp: Level.GRAPH,
         InstrFuncOp: Level.INSTRUCTIONS,
     }
-    return {kinds[type(op)] for op in module.ops if type(op) in kinds}
+    levels = {kinds[type(op)] for op in module.ops if type(op) in kinds}
+    return levels | {Level.GRAPH} if any(True for _ in bodies(module)) and levels else levels
 
 
 def check_order(module: ModuleOp, passes: Sequence[ModulePass]) -> None:

@@ -1,4 +1,4 @@
-"""Instrumentation of passes: prints, dumps, times, statistics, bisection, reproducers."""
+"""Instrumentation of passes: prints, differences, dumps, times, statistics, bisection, reproducers."""
 
 from __future__ import annotations
 
@@ -7,28 +7,40 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from io import StringIO
 from pathlib import Path
 from typing import IO, Literal
 
 from xdsl.context import Context
-from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.builtin import ModuleOp, StringAttr
+from xdsl.ir import Operation
 from xdsl.passes import ModulePass
 from xdsl.printer import Printer
 
+from glow_passes.analysis import Kept, keeping
 from glow_passes.changes import Snapshot
-from glow_passes.contract import check_order
+from glow_passes.contract import check_order, preserved
 from glow_passes.failure import named_failure
+from glow_passes.listing import Listing, difference
+from glow_passes.timing import Times
 
-When = Literal["never", "before", "after", "changed", "failure"]
+When = Literal["never", "before", "after", "changed", "diff", "failure"]
+#: Told of each pass: its name and options, seconds, those of verification, whether it changed anything.
+Observe = Callable[[str, float, float, bool], None]
 
 
 @dataclass
 class Instrumentation:
-    """Options of a run. `print_ir` says when to print; `dump` is a folder for one file a pass."""
+    """Options of a run. `print_ir` says when to print; `dump` is a folder for one file a pass.
+
+    `print_passes` and `print_functions` are globs, such as `glow-cpu-*`, of what is printed.
+    """
 
     print_ir: When = "never"
+    print_passes: str = "*"
+    print_functions: str = "*"
     dump: Path | None = None
-    timing: bool = False
     statistics: bool = False
     verify_each: bool = True
     #: Called with the module before the first pass, and after each that changed it; raises where it is wrong.
@@ -39,16 +51,23 @@ class Instrumentation:
     repeated: str = ""
     #: The arrays that a module has now, as what writes them beside a file.
     weights: Callable[[ModuleOp], Callable[[Path], None]] | None = None
+    observe: Observe | None = None
     stream: IO[str] = field(default_factory=lambda: sys.stderr)
 
 
 def text_of(module: ModuleOp) -> str:
     """The module as printed."""
-    from io import StringIO
-
     out = StringIO()
     Printer(out).print_op(module)
     return out.getvalue() + "\n"
+
+
+def functions_of(module: ModuleOp, pattern: str) -> list[Operation]:
+    """The functions of a module whose name a glob fits; for `*` the module itself."""
+    if pattern == "*":
+        return [module]
+    named = ((op, op.get_attr_or_prop("sym_name")) for op in module.ops if op.regions)
+    return [op for op, name in named if isinstance(name, StringAttr) and fnmatchcase(name.data, pattern)]
 
 
 #: Called with the number and name of a pass, and "before" or "after".
@@ -61,7 +80,9 @@ class InstrumentedRun:
     def __init__(self, context: Context, options: Instrumentation) -> None:
         self.context = context
         self.options = options
+        #: Each pass, its seconds and those of the verification behind it.
         self.times: list[tuple[str, float, float]] = []
+        self._listing, self._lines = Listing(), list[str]()
         self.now: Snapshot | None = None
 
     def run(self, module: ModuleOp, passes: Sequence[ModulePass], watch: Watcher | None = None) -> None:
@@ -71,8 +92,14 @@ class InstrumentedRun:
         """
         check_order(module, passes)
         self.now = Snapshot(module)
+        if self.options.print_ir == "diff":
+            self._lines = self._listed(module)
         if self.options.check is not None:
             self.options.check(module)
+        with keeping() as kept:
+            self._all(module, passes, watch, kept)
+
+    def _all(self, module: ModuleOp, passes: Sequence[ModulePass], watch: Watcher | None, kept: Kept) -> None:
         limit = self.options.bisect_limit
         for number, item in enumerate(passes):
             if limit is not None and number >= limit:
@@ -80,39 +107,44 @@ class InstrumentedRun:
                 break
             if watch is not None:
                 watch(number, item.name, "before")
-            self._one(number, module, item, passes[number:])
+            if self._one(number, module, item, passes[number:]):
+                kept.invalidate(preserved(item))
             if watch is not None:
                 watch(number, item.name, "after")
 
-    def _changed(self, module: ModuleOp) -> bool:
-        """Whether the module is another one than when this was asked last."""
-        before, self.now = self.now, Snapshot(module)
-        return before is None or not before.same(self.now)
+    def add_times(self, whole: Times) -> None:
+        """Passes with their options, and verification as a row of its own, as parts of a tree."""
+        for name, seconds, _ in self.times:
+            whole.add(name, seconds)
+        whole.add("verification", sum(check for _, _, check in self.times))
 
-    def print_times(self) -> None:
-        """The table of times, where it was asked for."""
-        if self.options.timing:
-            self._print_times()
+    def seconds(self) -> dict[str, float]:
+        """The seconds of all passes, and of verification."""
+        work, check = (sum(times) for times in zip(*(t[1:] for t in self.times), strict=True))
+        return {"passes": work, "verification": check}
 
-    def _one(self, number: int, module: ModuleOp, item: ModulePass, rest: Sequence[ModulePass]) -> None:
+    def _one(self, number: int, module: ModuleOp, item: ModulePass, rest: Sequence[ModulePass]) -> bool:
         options = self.options
-        watching = options.print_ir != "never" or options.dump or options.reproducer
+        printing = options.print_ir if fnmatchcase(item.name, options.print_passes) else "never"
+        watching = printing not in ("never", "diff") or options.dump or options.reproducer
         before = text_of(module) if watching else ""
         weights = options.weights(module) if watching and options.weights else None
         counts = Counter(op.name for op in module.walk()) if options.statistics else Counter[str]()
-        if options.print_ir == "before":
-            self._say(f"before {item.name}", before)
+        if printing == "before":
+            self._print(f"before {item.name}", module, before)
         start = time.perf_counter()
         try:
             item.apply(self.context, module)
             middle = time.perf_counter()
-            changed = self._changed(module)
+            earlier, self.now = self.now, Snapshot(module)
+            changed = earlier is None or not earlier.same(self.now)
             if options.verify_each and changed:
-                module.verify()
+                assert earlier is not None
+                self.now.verify(earlier)
             if options.check is not None and changed:
                 options.check(module)
         except Exception as error:
-            if options.print_ir == "failure":
+            if printing == "failure":
                 self._say(f"before failing {item.name}", before)
             spec = ",".join(str(p.spec()) for p in rest)
             self.reproduce(f"-p '{spec}'", before, weights)
@@ -121,9 +153,16 @@ class InstrumentedRun:
                 raise
             raise failure from error
         self.times.append((str(item.spec()), middle - start, time.perf_counter() - middle))
+        if options.observe is not None:
+            options.observe(*self.times[-1], changed)
         after = text_of(module) if watching else ""
-        if options.print_ir == "after" or (options.print_ir == "changed" and changed):
-            self._say(f"after {item.name}", after)
+        if printing == "after" or (printing == "changed" and changed):
+            self._print(f"after {item.name}", module, after)
+        if options.print_ir == "diff" and changed:
+            lines = self._listed(module)
+            if printing == "diff" and lines != self._lines:
+                print(difference(self._lines, lines, item.name), end="", file=options.stream)
+            self._lines = lines
         if options.dump is not None:
             options.dump.mkdir(parents=True, exist_ok=True)
             file = options.dump / f"{number + 1:03d}-{item.name}.mlir"
@@ -132,6 +171,7 @@ class InstrumentedRun:
                 options.weights(module)(file)
         if options.statistics:
             self._statistics(item.name, counts, module)
+        return changed
 
     def reproduce(self, command: str, text: str, weights: Callable[[Path], None] | None) -> None:
         """Write what repeats a failure, where that was asked for: the module, its weights, the command."""
@@ -145,6 +185,19 @@ class InstrumentedRun:
         again = f"glow-opt --run-reproducer {file}"
         print(f"reproducer written to {file}; {again} repeats the failure", file=self.options.stream)
 
+    def _listed(self, module: ModuleOp) -> list[str]:
+        """The lines of the functions that are printed, values under the names that they had before."""
+        chosen = functions_of(module, self.options.print_functions)
+        return [line for op in chosen for line in self._listing.text(op).splitlines()]
+
+    def _print(self, what: str, module: ModuleOp, text: str) -> None:
+        """Print the functions that are wanted; `text` is the whole module's."""
+        if self.options.print_functions != "*":
+            chosen = functions_of(module, self.options.print_functions)
+            text = "".join(f"{Listing().text(op)}\n" for op in chosen)
+        if text:
+            self._say(what, text)
+
     def _say(self, what: str, text: str) -> None:
         print(f"// ----- {what}\n{text}", file=self.options.stream)
 
@@ -156,14 +209,3 @@ class InstrumentedRun:
             if now[op] != before[op]
         ]
         print(f"{name}: {', '.join(changes) or 'no change'}", file=self.options.stream)
-
-    def _print_times(self) -> None:
-        """Passes with their options, verification as a row of its own: the rows add up."""
-        total = sum(a + b for _, a, b in self.times) or 1e-12
-        rows = [(name, work) for name, work, _ in self.times]
-        rows.append(("verification", sum(check for _, _, check in self.times)))
-        print(f"total {total * 1e3:.1f} ms", file=self.options.stream)
-        for name, seconds in rows:
-            print(
-                f"  {seconds * 1e3:8.1f} ms {100 * seconds / total:5.1f} %  {name}", file=self.options.stream
-            )

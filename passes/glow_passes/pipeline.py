@@ -10,10 +10,12 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 
+from glow_passes.analysis import Kept, keeping
 from glow_passes.autodiff.differentiate import DifferentiatePass
 from glow_passes.autodiff.make_trainable import MakeTrainablePass
 from glow_passes.autodiff.rematerialize import RematerializePass
 from glow_passes.changes import Snapshot
+from glow_passes.contract import preserved
 from glow_passes.failure import named_failure
 from glow_passes.instr.dead_stores import DeadStoresPass
 from glow_passes.instr.eliminate_copies import EliminateCopiesPass
@@ -58,14 +60,19 @@ class PassRunner:
 
     def run(self, module: ModuleOp, passes: Sequence[ModulePass]) -> None:
         """Apply `passes` to `module` in place."""
+        with keeping() as kept:
+            self._run(module, passes, kept)
+
+    def _run(self, module: ModuleOp, passes: Sequence[ModulePass], kept: Kept) -> None:
         before = Snapshot(module) if self.verify else None
         for item in passes:
             start = time.perf_counter()
             try:
                 item.apply(self.context, module)
                 elapsed = time.perf_counter() - start
+                kept.invalidate(preserved(item))
                 if before is not None and not before.same(after := Snapshot(module)):
-                    module.verify()
+                    after.verify(before)
                     before = after
             except Exception as error:
                 failure = named_failure(error, item)

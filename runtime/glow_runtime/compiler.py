@@ -14,6 +14,7 @@ from glow_dialects.core.extent import Extent
 if TYPE_CHECKING:
     from xdsl.dialects.builtin import ModuleOp
 
+    from glow_runtime.lowering import Phases
     from glow_runtime.pipelines import Pipeline
 
 
@@ -31,6 +32,11 @@ class Compiler:
     progress: Callable[[str], None] | None = None
     pipeline: Pipeline | None = None
 
+    @property
+    def phases(self) -> Phases | None:
+        """The phases of the pipeline in place of the backend's."""
+        return None if self.pipeline is None else self.pipeline.phases
+
     def keyed(self, key: str | None) -> str | None:
         """The key of a program, by that of its model: one of another pipeline is another program."""
         return key if key is None or self.pipeline is None else f"{key} {self.pipeline.key()}"
@@ -39,8 +45,7 @@ class Compiler:
         """The program of a module, as `compile_module` makes it."""
         from glow_runtime.compile import compile_module
 
-        steps = None if self.pipeline is None else self.pipeline.phases
-        return compile_module(module, self.backend, 1, self.verify, self.progress, own=own, steps=steps)
+        return compile_module(module, self.backend, 1, self.verify, self.progress, own=own, steps=self.phases)
 
     def open(
         self, key: str | None, shapes: Mapping[str, Sequence[int]], make: Callable[[], Program | None]

@@ -8,7 +8,8 @@ from collections.abc import Mapping
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 
-from glow_backends.base import Backend, Program, Report, ports
+from glow_backends.base import Backend, Program, ports
+from glow_backends.report import Report
 from glow_dialects.core.types import Array
 from glow_passes.fn.outline_control import outline_control
 from glow_runtime.functions import FunctionProgram, type_of

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from glow_backends.base import Bound, Port, Program, Report, as_array, check_inputs, check_mapping
+from glow_backends.base import Bound, Port, Program, as_array, check_inputs, check_mapping
+from glow_backends.report import Report
 from glow_dialects.core.errors import (
     BindingError,
     ClosedError,
@@ -29,6 +30,7 @@ from glow_runtime.program_source import ProgramSource, Signature
 if TYPE_CHECKING:
     from glow_backends.base import Backend
     from glow_dialects.core.types import Array
+    from glow_runtime.page.report import CompilationReport
 
 Shapes = Mapping[str, Sequence[int]]
 Specialize = Literal["never", "hot", "always"]
@@ -368,8 +370,32 @@ class Executable:
         raise TypeError("an executable is machine code of this process; compile the model where it is needed")
 
     def report(self) -> Report:
-        """Seconds of stages, kernels, arena and weight bytes of the last program; ShapeError before any."""
-        return self.program.report
+        """Seconds of stages, kernels, arena and weight bytes of the last program; ShapeError before any.
+
+        Its `html` is a page of the compilation, as `glow.report(net)` makes it.
+        """
+        report = self.program.report
+        report.page = lambda: self._reported().html
+        return report
+
+    def _reported(self) -> CompilationReport:
+        from glow_runtime.page.report import report  # only who looks needs it
+
+        return report(self)
+
+    def _repr_html_(self) -> str:
+        from glow_passes.tables import table
+
+        ports = [("input", *str(s).split(": ", 1)) for s in self.inputs]
+        ports += [("output", *str(s).split(": ", 1)) for s in self.outputs]
+        shown = table(f"Executable on {self.backend.name}", ("", "name", "type"), ports)
+        return shown if self._last is None else shown + self.report()._repr_html_()
+
+    @property
+    def source(self) -> ProgramSource:
+        """The model, as programs are made of it."""
+        self._open()
+        return self._source
 
     @property
     def only_program(self) -> Program | None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
-from glow_backends.base import Bound, Port, Program, Report
+from glow_backends.base import Bound, Port, Program
+from glow_backends.report import Report
 from glow_dialects.core.errors import BindingError
 
 if TYPE_CHECKING:

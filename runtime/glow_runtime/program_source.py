@@ -10,10 +10,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from glow_backends.base import Backend, Program
+from glow_dialects.core.errors import UnsupportedError
 
 if TYPE_CHECKING:
+    from xdsl.dialects.builtin import ModuleOp
+
     from glow_dialects.core.conditions import Symbol
     from glow_dialects.core.types import Array
+    from glow_runtime.lowering import Phases
 
 
 Key = tuple[set[str], dict[str, bytes]]
@@ -71,6 +75,17 @@ class ProgramSource(ABC):
     def open_program(self, shapes: Mapping[str, tuple[int, ...]], values: dict[str, Array]) -> Program | None:
         """A program for inputs whose shapes have extents in them; None where there cannot be one."""
         return None
+
+    #: The passes of a pipeline in place of the backend's.
+    phases: Phases | None = None
+
+    def imported(self, shapes: dict[str, tuple[int, ...]]) -> ModuleOp:
+        """The module that a program for these shapes is made of, before any pass; the caller may change it.
+
+        UnsupportedError where there is none.
+        """
+        del shapes
+        raise UnsupportedError("this holds compiled programs, not the graph; compile the model to see it")
 
     def hint(self, name: str) -> str:
         """The message for a name that a caller takes for an input."""

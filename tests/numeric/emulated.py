@@ -8,7 +8,7 @@ from tempfile import TemporaryDirectory
 
 from xdsl.dialects.builtin import ModuleOp
 
-from glow_backends.base import Program, Report, ports
+from glow_backends.base import Program, ports
 from glow_backends.conformance import (
     Case,
     difference,
@@ -20,6 +20,7 @@ from glow_backends.conformance import (
 from glow_backends.cpu.aot import AotProgram, Source, compile_ahead
 from glow_backends.cpu.backend import CpuBackend
 from glow_backends.cpu.select import select
+from glow_backends.report import Report
 from glow_dialects.core.types import Array
 from glow_dialects.instr.memory import instr_functions
 from glow_tools import compile_c, compile_wasm

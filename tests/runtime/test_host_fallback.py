@@ -14,9 +14,10 @@ from xdsl.ir import SSAValue
 from xdsl.passes import ModulePass
 
 import glow_compiler as glow
-from glow_backends.base import Backend, Program, Report, get_backend, ports
+from glow_backends.base import Backend, Program, get_backend, ports
 from glow_backends.conformance import check_backend
 from glow_backends.interpreter.backend import InterpreterBackend
+from glow_backends.report import Report
 from glow_dialects.core.graph_op import GraphOp
 from glow_dialects.core.types import Array
 from glow_dialects.instr.memory import AllocOp

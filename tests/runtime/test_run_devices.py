@@ -12,7 +12,7 @@ import pytest
 from host_networks import diamond, feed, layers
 
 import glow_compiler as glow
-from glow_tools.dot import drawn
+from glow_passes.watch.dot import drawn
 from glow_tools.opt import main as opt
 from glow_tools.run import main as run
 

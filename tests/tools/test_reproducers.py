@@ -126,13 +126,13 @@ def test_passes_are_named(net: Path) -> None:
     [
         (PROGRAM, None),
         ("// expected-error {{bad}}\n" + PROGRAM, "x.mlir:1: expected error {{bad}} was not reported"),
-        (WRONG, "x.mlir:1: unexpected error"),
+        (WRONG, "x.mlir:5: unexpected error"),
         ("// expected-error@unknown {{tensor<3xf32>}}\n" + WRONG, None),
-        ("// expected-error@unknown {{tensor<4xf32>}}\n" + WRONG, "x.mlir:1: unexpected error"),
+        ("// expected-error@unknown {{tensor<4xf32>}}\n" + WRONG, "x.mlir:6: unexpected error"),
         (f"{PROGRAM}// -----\n\n) // expected-error {{{{}}}}\n", None),
         (f"{PROGRAM}// -----\n// expected-error@+2 {{{{}}}}\n\n)\n", None),
         (f"{PROGRAM}// -----\n// expected-error@+1 {{{{}}}}\n\n)\n", "x.mlir:11: unexp"),
-        (f"{PROGRAM}//-----\n{WRONG}", "x.mlir:9: unexpected error"),
+        (f"{PROGRAM}//-----\n{WRONG}", "x.mlir:13: unexpected error"),
     ],
 )  # fmt: skip
 def test_verify_diagnostics(
@@ -156,7 +156,7 @@ def test_good_parts_are_printed(tmp_path: Path, capsys: pytest.CaptureFixture[st
     file.write_text(f"{WRONG}// -----\n{PROGRAM}")
     assert opt.main([str(file), "--split-input-file"]) == 1
     shown = capsys.readouterr()
-    assert "glow.relu" in shown.out and "x.mlir:1: the program is not valid" in shown.err
+    assert "glow.relu" in shown.out and "x.mlir:5:3: the program is not valid" in shown.err
 
 
 def test_the_function_that_is_wrong(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
@@ -171,11 +171,16 @@ def test_the_function_that_is_wrong(capsys: pytest.CaptureFixture[str], tmp_path
 
 
 def test_times_add_up(net: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The table of times has a row for each pass with its options, and one for verification."""
+    """The tree of times has a row for each part, pass and its options; rows add up to the row above them."""
     assert opt.main([str(net), "-p", "optimize", "--timing", "-o", "/dev/null"]) == 0
-    rows = [line.split() for line in capsys.readouterr().err.splitlines() if " % " in line]
-    assert abs(sum(float(r[2]) for r in rows) - 100) < 1 and rows[-1][-1] == "verification"
-    assert any(r[-1] == "glow-simplify{recognize=true}" for r in rows)
+    rows = [line for line in capsys.readouterr().err.splitlines() if " % " in line]
+    tree = {depth: [r.split() for r in rows if r.index(" ms") == 8 + 2 * depth] for depth in (1, 2)}
+    assert abs(sum(float(r[2]) for r in tree[1]) - 100) < 1
+    names = [" ".join(r[4:]) for r in tree[1]]
+    assert names == ["pipeline", "import", "verify", "passes", "emission of mlir", "rest"]
+    passes = next(float(r[0]) for r in tree[1] if r[4] == "passes")
+    assert abs(sum(float(r[0]) for r in tree[2]) - passes) < 1
+    assert {"glow-simplify{recognize=true}", "verification"} <= {r[-1] for r in tree[2]}
 
 
 def test_saved_graphs_run(tmp_path: Path) -> None:

@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from glow_runtime.host.telemetry import Telemetry
     from glow_runtime.host.tracing import Tracer
     from glow_runtime.load_program import load_program
+    from glow_runtime.page.report import report
     from glow_runtime.pipelines import Pipeline
 
 _LAZY = {
@@ -78,6 +79,7 @@ _LAZY = {
     "QuantizationError": "glow_passes.quantize.schema",
     "convert_floats": "glow_compiler.quantization",
     "profile": "glow_compiler.quantization",
+    "report": "glow_runtime.page.report",
     "save": "glow_compiler.files",
     "load_program": "glow_runtime.load_program",
     "quantize": "glow_compiler.quantization",
@@ -147,6 +149,7 @@ __all__ = [
     "quantize",
     "quantize_dynamic",
     "quantize_weights",
+    "report",
     "save",
     "stop_gradient",
     "unroll",

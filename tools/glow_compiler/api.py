@@ -33,8 +33,10 @@ def load(model: Any, shapes: Shapes | None = None) -> ModuleOp:
     """
     from xdsl.dialects.builtin import ModuleOp
 
+    from glow_compiler.notebook import show_modules
     from glow_frontends.builder import GraphBuilder
 
+    show_modules()
     if isinstance(model, ModuleOp):
         return model
     if isinstance(model, GraphBuilder):

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from glow_backends.base import Backend, Report
+from glow_backends.base import Backend
+from glow_backends.report import Report
 from glow_compiler.api import backend_of
 from glow_compiler.language_batching import GrowingText, RunningBatch, Told
 from glow_compiler.language_programs import LanguagePrograms

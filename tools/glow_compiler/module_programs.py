@@ -51,6 +51,7 @@ class ModulePrograms(ProgramSource):
     ) -> None:
         self._model, self._compiler = model, compiler
         self.backend = compiler.backend
+        self.phases = compiler.phases
         self._facts = self._remembered() if isinstance(model, Path) else self._described()
         if self._facts.sizes and not isinstance(model, Path):
             self._model = self.module = model.clone()  # further programs are of what it is now
@@ -146,6 +147,9 @@ class ModulePrograms(ProgramSource):
             if key is not None:
                 self.backend.remember(key, program)
         return program
+
+    def imported(self, shapes: dict[str, tuple[int, ...]]) -> ModuleOp:
+        return self._bound(shapes) if self._facts.sizes else self.module.clone()
 
     def open_program(self, shapes: Dims, values: dict[str, Array]) -> Program | None:
         del values

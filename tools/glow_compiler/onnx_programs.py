@@ -7,11 +7,14 @@ from typing import TYPE_CHECKING, cast
 
 from glow_backends.base import Port, Program
 from glow_compiler.onnx_model import OnnxModel
+from glow_dialects.core.errors import UnsupportedError
 from glow_runtime.compiler import Compiler
 from glow_runtime.planned import PlannedProgram
 from glow_runtime.program_source import ProgramSource, Signature
 
 if TYPE_CHECKING:
+    from xdsl.dialects.builtin import ModuleOp
+
     from glow_dialects.core.types import Array
     from glow_frontends.onnx import ModelPlan
 
@@ -33,6 +36,7 @@ class OnnxPrograms(ProgramSource):
         self.value_inputs = known.value_inputs
         self._model, self._compiler = model, compiler
         self.backend = compiler.backend
+        self.phases = compiler.phases
         #: By the inputs with default values that are replaced.
         self._plans: dict[frozenset[str], ModelPlan] = {}
 
@@ -55,6 +59,14 @@ class OnnxPrograms(ProgramSource):
     def open_program(self, shapes: Mapping[str, tuple[int, ...]], values: dict[str, Array]) -> Program | None:
         key = self._compiler.keyed(self._model.key(shapes, values))
         return self._compiler.open(key, shapes, lambda: self._open(shapes, values))
+
+    def imported(self, shapes: Dims) -> ModuleOp:
+        stage = self._plan(frozenset(self._replaced(shapes))).first(shapes, {})
+        if stage is None or stage.module is None:
+            raise UnsupportedError(
+                "nodes of this model run one by one, on the host: there is no graph to see"
+            )
+        return stage.module
 
     def _open(self, shapes: Mapping[str, tuple[int, ...]], values: dict[str, Array]) -> Program | None:
         """A program for any size, compiled."""

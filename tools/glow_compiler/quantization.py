@@ -39,6 +39,7 @@ from glow_passes.quantize.profile import Profile, observed, value_names
 from glow_passes.quantize.quantize import QuantizePass
 from glow_passes.quantize.quantize_dynamic import QuantizeDynamicPass
 from glow_passes.quantize.schema import QuantizationError, Schema, check_choice
+from glow_passes.tables import table
 
 __all__ = (
     "Layer",
@@ -342,6 +343,10 @@ class Report:
         for layer in self.layers[:count]:
             rows.append(f"{layer.decibels:8.2f}  {layer.op:24} {layer.name}")
         return "\n".join(rows)
+
+    def _repr_html_(self) -> str:
+        rows = ((layer.name, layer.op, f"{layer.decibels:.1f}") for layer in self.layers)
+        return table("Signal over quantisation noise, worst first", ("value", "operator", "dB"), rows)
 
 
 def report(

@@ -14,13 +14,15 @@ from typing import Any
 import numpy as np
 from xdsl.dialects.builtin import IntegerAttr, ModuleOp, i64
 
-from glow_backends.base import Backend, Port, Program, Report, check_inputs, ports
+from glow_backends.base import Backend, Port, Program, check_inputs, ports
+from glow_backends.report import Report
 from glow_compiler import checkpoint
 from glow_compiler.api import backend_of
 from glow_compiler.checks import integer, number, numbers
 from glow_compiler.datasets import batches, by_name, cut, pair, samples, whole
 from glow_compiler.graph_structure import lines_of
 from glow_compiler.losses import Loss
+from glow_compiler.notebook import History
 from glow_compiler.optim import Recipe
 from glow_compiler.trained_model import module_of, open_form
 from glow_compiler.training_graph import TrainingGraph, main_of
@@ -31,8 +33,7 @@ from glow_passes.autodiff.optimize import LEARNING_RATE
 from glow_passes.autodiff.rematerialize import BUDGET
 from glow_runtime.compile import compile_module
 
-Metrics = Mapping[str, Callable[[Array, Array], float]]
-"""Name -> function of the outputs and the labels."""
+Metrics = Mapping[str, Callable[[Array, Array], float]]  # name -> function of the outputs and the labels
 
 
 @dataclass
@@ -290,7 +291,7 @@ class Trainer:
         checkpoint: str | Path | None = None,
         every: int = 0,
         progress: bool | Callable[[dict[str, float]], None] = True,
-    ) -> list[dict[str, float]]:
+    ) -> History:
         """Train for `epochs` epochs; returns loss, seconds and validation metrics of each.
 
         `dataset` is (inputs, labels) of arrays, cut into batches in an order that depends on the
@@ -314,7 +315,7 @@ class Trainer:
         if path is not None and path.exists():
             self.load(path)
         last = epochs if path is not None else self.epoch + epochs
-        history: list[dict[str, float]] = []
+        history = History()
         while self.epoch < last:
             history.append(self._epoch(dataset, shuffle, drop_last, path, every))
             if validation is not None:

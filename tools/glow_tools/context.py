@@ -1,4 +1,4 @@
-"""The context of the tools: our dialects, and the few of xDSL's that our programs meet."""
+"""The context of the tools: our dialects, those of backends, and xDSL's."""
 
 from __future__ import annotations
 
@@ -10,8 +10,6 @@ from xdsl.ir import Attribute, Operation, TypeAttribute
 
 from glow_dialects.dialects import GlowContext, context
 
-FROM_XDSL = ("arith", "cf", "func", "llvm", "math", "memref", "scf", "tensor", "test")
-
 
 class ToolContext(GlowContext):
     """Asks the backends for their dialects only when a program names a dialect that is not ours."""
@@ -20,8 +18,11 @@ class ToolContext(GlowContext):
 
     def _ask_backends(self, name: str) -> None:
         dialect = name.partition(".")[0]
-        if self._asked or "." not in name or dialect in self._registered_dialects:
-            return
+        if not self._asked and "." in name and dialect not in self._registered_dialects:
+            self.ask_backends()
+
+    def ask_backends(self) -> None:
+        """Register the dialects of backends, those of packages too."""
         from glow_backends.base import backend_dialects
 
         self._asked = True
@@ -42,11 +43,14 @@ class ToolContext(GlowContext):
         return super().get_optional_type(name)
 
 
-def tool_context() -> Context:
-    """A context that loads each dialect when a program first uses it."""
+def tool_context(everything: bool = False) -> Context:
+    """A context that loads each dialect when a program first uses it; with `everything` it names them all."""
     ctx = ToolContext()
     vars(ctx).update(vars(context()))
     known = get_all_dialects()
-    for name in FROM_XDSL:
-        ctx.register_dialect(name, known[name])
+    for name, make in known.items():
+        if name not in ctx.registered_dialect_names:
+            ctx.register_dialect(name, make)
+    if everything:
+        ctx.ask_backends()
     return ctx

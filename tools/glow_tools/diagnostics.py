@@ -1,8 +1,8 @@
 """Programs of one file, and errors that comments in it announce.
 
 `// expected-error {{text}}` stands on the line of the error, `// expected-error@+1 {{text}}` on the line
-before it, `// expected-error@unknown {{text}}` anywhere. Errors of verifiers and passes have no line yet: any
-comment of their program announces them.
+before it, `// expected-error@unknown {{text}}` anywhere. Errors without a line, as those of orders
+of passes, are announced by any comment of their program.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from xdsl.utils.exceptions import ParseError, PassFailedException, VerifyException
 
 from glow_dialects.core.errors import GlowError
+from glow_dialects.core.verify import culprit
+from glow_passes.failure import file_of
 from glow_tools.common import describe
 
 #: A line between programs.
@@ -66,8 +68,12 @@ def parts_of(text: str, split: bool) -> list[Part]:
     return parts
 
 
-def line_of(error: Exception) -> int | None:
-    """The line of an error, where it has one."""
+def line_of(error: Exception, file: str) -> int | None:
+    """The line of an error, where it has one in this file."""
+    op = culprit(error)
+    if op is not None:
+        place = file_of(op)
+        return place.line.data if place is not None and place.filename.data == file else None
     if not isinstance(error, ParseError):
         return None
     return str(error.span.input.content)[: error.span.start].count("\n") + 1
@@ -97,9 +103,10 @@ def verified(parts: list[Part], name: str, run: Callable[[Part], str]) -> Outcom
         try:
             outputs.append(run(part))
         except ERRORS as error:
-            message, line = describe(error), line_of(error)
+            message, line = describe(error), line_of(error, name)
             outputs.append(f"error: {message}\n")
-            errors.append(f"{name}:{line or part.start}: {message}" if len(parts) > 1 else message)
+            placed = len(parts) == 1 or message.startswith(f"{name}:")
+            errors.append(message if placed else f"{name}:{part.start}: {message}")
             announced = next((e for e in expected if e.fits(message, line)), None)
             if announced is None:
                 problems.append(f"{name}:{line or part.start}: unexpected error: {message}")

@@ -6,16 +6,20 @@ import argparse
 import shlex
 import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from glow_tools.common import add_shape, command, count_option, guarded, write_text
 
 if TYPE_CHECKING:
+    from xdsl.context import Context
     from xdsl.dialects.builtin import ModuleOp
     from xdsl.passes import ModulePass
 
     from glow_passes.instrumentation import Watcher
+    from glow_passes.timing import Times
+    from glow_runtime.page.recording import Recording
     from glow_tools.validate import Validator
 
 EXAMPLES = """\
@@ -51,16 +55,29 @@ def _arguments() -> argparse.ArgumentParser:
     add("--disable-verify", action="store_true", help="do not verify")
     add("--allow-unregistered-dialect", action="store_true", help="take operations of any name")
     add("--list-passes", action="store_true", help="list passes and pipelines")
+    add("--show-dialects", action="store_true", help="list dialects and their operations")
+    what = "print readers, dependencies, liveness or cost in place of the program"
+    add("--analyze", metavar="NAME", help=what)
+    add("--functions", metavar="GLOB", default="*", help="run passes on these functions only")
     add("--show-pipeline", action="store_true", help="print the expanded pipeline")
     watch = parser.add_argument_group("watching passes (printed to standard error)")
     add = watch.add_argument
-    moments = ["before", "after", "changed", "failure"]
-    add("--print-ir", choices=moments, default="never", help="print the module around passes")
+    moments = ["before", "after", "changed", "diff", "failure"]
+    printed = "print the module around passes; diff: what each changed"
+    add("--print-ir", choices=moments, default="never", help=printed)
+    add("--print-passes", default="*", metavar="GLOB", help="with --print-ir: of these passes, as glow-cpu-*")
+    add("--print-functions", default="*", metavar="GLOB", help="with --print-ir: only these functions")
+    add(
+        "--html",
+        type=Path,
+        metavar="FILE.html",
+        help="write a page of the run: passes, graphs, memory, kernels",
+    )
     add("--dump", type=Path, metavar="FOLDER", help="write the module after each pass here")
     add("--save-graphs", type=Path, metavar="FOLDER", help="write .ir, .mlir and .dot of the phases here")
     levels = "1: input and result; 2: each pipeline named in -p; 3: every pass before and after, and SVG"
     add("--save-graphs-level", type=int, default=1, choices=(1, 2, 3), help=levels)
-    add("--timing", action="store_true", help="time of each pass, milliseconds")
+    add("--timing", action="store_true", help="the time of each part of the run and of each pass")
     add("--statistics", action="store_true", help="operation counts that each pass changes")
     checked = "run the program with the interpreter after each pass, and compare with its first values"
     add("--validate", action="store_true", help=checked)
@@ -101,6 +118,10 @@ def _reproduced(a: argparse.Namespace) -> argparse.Namespace:
 def _run(a: argparse.Namespace) -> int:
     if a.list_passes:
         return _list()
+    if a.show_dialects:
+        return _dialects()
+    if a.analyze is not None:
+        _check_analysis(a.analyze)
     if a.show_pipeline:
         from glow_tools.pipelines import describe, parse
 
@@ -111,7 +132,10 @@ def _run(a: argparse.Namespace) -> int:
 
         raise GlowError(f"{a.output}: glow-opt prints programs as text; glow-translate writes ONNX models")
     if not (a.split_input_file or a.verify_diagnostics):
-        write_text(a.output, _one(a, None))
+        from glow_runtime.lowering import quiet_gc
+
+        with quiet_gc():
+            write_text(a.output, _one(a, None))
         return 0
     return _several(a)
 
@@ -140,40 +164,126 @@ def _passes(a: argparse.Namespace) -> list[ModulePass]:
 
 def _one(a: argparse.Namespace, part: str | None) -> str:
     """The output for one program: the file, or `part` of it."""
-    from glow_tools.common import parse_text, read_module
+    from glow_passes.timing import Times
+
+    times = Times()
+    try:
+        with times.part("run") as whole:
+            return _watched(a, part, whole)
+    finally:
+        if a.timing:
+            times.parts[0].print(sys.stderr)
+
+
+def _watched(a: argparse.Namespace, part: str | None, times: Times) -> str:
+    """The output for one program, and the times of its parts; with --html, a page of it."""
+    from glow_dialects.core.verify import verify
     from glow_tools.context import tool_context
 
     ctx = tool_context()
-    passes = _passes(a)  # before the program is read, which may take a while
-    if part is None:
-        module = read_module(a.file, dict(a.shape), ctx, a.allow_unregistered_dialect)
-    else:
-        name = "<stdin>" if a.file == "-" else a.file
-        module = parse_text(part, name, ctx, a.allow_unregistered_dialect)
+    with times.part("pipeline"):
+        passes = _passes(a)  # before the program is read, which may take a while
+    with times.part("import"):
+        module = _read(a, part, ctx)
     if not a.disable_verify:
-        module.verify()
+        with times.part("verify"):
+            verify(module)
+    recording = _recording(a, module)
     if passes:
-        from glow_passes.instrumentation import Instrumentation, InstrumentedRun
-        from glow_runtime.weights import WeightWriter
+        with times.part("passes") as within:
+            _pipeline(a, ctx, module, passes, recording, within)
+    with times.part(f"emission of {a.target}") as emitting:
+        a.times = emitting
+        text = _emitted(a, module) if a.analyze is None else _analyzed(a, module)
+    if recording is not None:
+        with times.part("page, with measuring of kernels"):
+            _write_page(a, recording, module, times)
+    return text
 
-        options = Instrumentation(
-            print_ir=a.print_ir,
-            dump=a.dump,
-            timing=a.timing,
-            statistics=a.statistics,
-            verify_each=not a.disable_verify,
-            check=_validator(a, module) if a.validate else None,
-            bisect_limit=a.bisect_limit,
-            reproducer=a.reproducer,
-            repeated=_repeated(a),
-            weights=WeightWriter(),
-        )
-        run = InstrumentedRun(ctx, options)
-        run.run(module, passes, _saver(a, module))
-        run.print_times()
-        if options.check is not None:
-            print(options.check, file=sys.stderr)
-    return _emitted(a, module)
+
+def _analyzed(a: argparse.Namespace, module: ModuleOp) -> str:
+    """What --analyze prints, function by function."""
+    from glow_dialects.instr.memory import InstrFuncOp
+    from glow_dialects.ops.module import FuncOp
+    from glow_passes.analysis import ANALYSES
+
+    lines: list[str] = []
+    for function in module.ops:
+        if isinstance(function, FuncOp | InstrFuncOp):
+            lines.append(f"{a.analyze} of @{function.sym_name.data}")
+            lines += [f"  {line}" for line in ANALYSES[a.analyze](function).lines()]
+    return "\n".join([*lines, ""])
+
+
+def _read(a: argparse.Namespace, part: str | None, ctx: Context) -> ModuleOp:
+    from glow_tools.common import parse_text, read_module
+
+    if part is None:
+        return read_module(a.file, dict(a.shape), ctx, a.allow_unregistered_dialect)
+    return parse_text(part, "<stdin>" if a.file == "-" else a.file, ctx, a.allow_unregistered_dialect)
+
+
+def _recording(a: argparse.Namespace, module: ModuleOp) -> Recording | None:
+    """What watches the passes for --html."""
+    if a.html is None:
+        return None
+    from glow_runtime.page.recording import Recording
+
+    recording = Recording(f"{Path(a.file).name} -p '{a.passes}'" if a.passes else Path(a.file).name)
+    recording.begin(module)
+    return recording
+
+
+def _write_page(a: argparse.Namespace, recording: Recording, module: ModuleOp, times: Times) -> None:
+    from glow_backends.cpu.backend import CpuBackend
+    from glow_runtime.page.report import CompilationReport, finish
+
+    recording.seconds = {part.name: part.seconds for part in times.parts if part.seconds}
+    if times.parts and (passes := next((p for p in times.parts if p.name == "passes"), None)) is not None:
+        checks = sum(p.seconds for p in passes.parts if p.name == "verification")
+        work = sum(p.seconds for p in passes.parts) - checks
+        recording.seconds |= {"passes": work, "verification of passes": checks}
+    finish(recording, module, CpuBackend(cpu=a.mcpu))
+    CompilationReport(recording).save(a.html)
+
+
+def _pipeline(
+    a: argparse.Namespace,
+    ctx: Context,
+    module: ModuleOp,
+    passes: list[ModulePass],
+    recording: Recording | None,
+    times: Times,
+) -> None:
+    """Run passes as the options say."""
+    from glow_passes.instrumentation import Instrumentation, InstrumentedRun
+    from glow_passes.some_functions import run_on
+    from glow_runtime.weights import WeightWriter
+
+    options = Instrumentation(
+        print_ir=a.print_ir,
+        print_passes=a.print_passes,
+        print_functions=a.print_functions,
+        observe=None if recording is None else partial(recording.step, module, ""),
+        dump=a.dump,
+        statistics=a.statistics,
+        verify_each=not a.disable_verify,
+        check=_validator(a, module) if a.validate else None,
+        bisect_limit=a.bisect_limit,
+        reproducer=a.reproducer,
+        repeated=_repeated(a),
+        weights=WeightWriter(),
+    )
+    run = InstrumentedRun(ctx, options)
+    try:
+        if a.functions == "*":
+            run.run(module, passes, _saver(a, module))
+        else:
+            run_on(module, a.functions, lambda part: run.run(part, passes, _saver(a, part)))
+    finally:
+        run.add_times(times)
+    if options.check is not None:
+        print(options.check, file=sys.stderr)
 
 
 def _validator(a: argparse.Namespace, module: ModuleOp) -> Validator:
@@ -254,13 +364,35 @@ def _saver(a: argparse.Namespace, module: ModuleOp) -> Watcher | None:
     return watch
 
 
+def _dialects() -> int:
+    """Each dialect that programs may name, with its operations."""
+    from glow_dialects.dialects import operation_names
+    from glow_tools.context import tool_context
+
+    ctx = tool_context(everything=True)
+    for name in sorted(ctx.registered_dialect_names):
+        operations = [o.removeprefix(f"{name}.") for o in operation_names(ctx, name)]
+        print(f"{name:16} {', '.join(operations)}".rstrip())
+    return 0
+
+
+def _check_analysis(name: str) -> None:
+    from glow_dialects.core.errors import UnsupportedError
+    from glow_passes.analysis import ANALYSES
+
+    if name not in ANALYSES:
+        raise UnsupportedError(f"there is no analysis '{name}'; there are: {', '.join(ANALYSES)}")
+
+
 def _list() -> int:
-    from glow_tools.pipelines import describe, every_pass, named
+    from glow_tools.pipelines import describe, every_pass, named, xdsl_passes
 
     for name, item in sorted(every_pass().items()):
         print(f"{name:32} {(item.__doc__ or '').strip().splitlines()[0]}")
     for name, passes in named().items():
         print(f"{name:32} {describe(passes)}")
+    print("of xDSL:")
+    print(", ".join(sorted(xdsl_passes())))
     return 0
 
 

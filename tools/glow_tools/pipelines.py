@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import fields
 from functools import cache
 from typing import Any, Literal, get_args, get_origin, get_type_hints
@@ -66,6 +66,13 @@ def every_pass() -> dict[str, type[ModulePass]]:
     return {**others, **all_passes(), **own, **backend_passes()}
 
 
+def xdsl_passes() -> dict[str, Callable[[], type[ModulePass]]]:
+    """xDSL's own passes by name, each imported when it is called for."""
+    from xdsl.transforms import get_all_passes
+
+    return get_all_passes()
+
+
 def parse(text: str, mcpu: str = "host") -> list[ModulePass]:
     """Passes of a string such as `optimize,glow-schedule{by=order}`.
 
@@ -74,8 +81,6 @@ def parse(text: str, mcpu: str = "host") -> list[ModulePass]:
     known = all_passes()
     passes: list[ModulePass] = []
     for spec in _specs(text):
-        if spec.name not in known:
-            known = every_pass()  # imports the backends, so only where it must
         if spec.name in known:
             passes.append(_with_options(known[spec.name], spec))
         elif spec.name in registry() and (spec.parameters or spec.name not in named(mcpu)):
@@ -85,10 +90,14 @@ def parse(text: str, mcpu: str = "host") -> list[ModulePass]:
                 options = ", ".join(spec.parameters)
                 raise UnsupportedError(f"pipeline {spec.name} takes no options, got {options}; its passes do")
             passes += named(mcpu)[spec.name]
+        elif spec.name in every_pass():  # which imports the backends, so only where it must
+            passes.append(_with_options(every_pass()[spec.name], spec))
+        elif spec.name in (others := xdsl_passes()):
+            passes.append(_with_options(others[spec.name](), spec))
         else:
             from difflib import get_close_matches
 
-            names = [*known, *named(mcpu), *registry()]
+            names = [*every_pass(), *named(mcpu), *registry(), *others]
             near = get_close_matches(spec.name, names, 3)
             hint = f"; did you mean {' or '.join(near)}?" if near else ""
             raise UnsupportedError(f"unknown pass or pipeline '{spec.name}'{hint} (--list-passes shows all)")

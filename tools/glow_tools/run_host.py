@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import glow_compiler as glow
-from glow_backends.base import Report
+from glow_backends.report import Report
 from glow_dialects.core.byte_counts import byte_count
 from glow_runtime.devices.device import Device
 from glow_runtime.host.provisioner import Partitioning
@@ -62,8 +62,8 @@ class HostedModel:
 
     def draw(self, path: Path) -> None:
         """Write a picture of the devices and what is on them: SVG, or Graphviz text."""
+        from glow_passes.watch.dot import drawn
         from glow_tools.common import write_text
-        from glow_tools.dot import drawn
 
         text = self.host.picture()
         write_text(str(path), drawn(text) if path.suffix == ".svg" else text)

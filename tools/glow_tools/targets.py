@@ -31,26 +31,26 @@ def glow_ir(module: ModuleOp, a: argparse.Namespace) -> str:
 
 def dot(module: ModuleOp, a: argparse.Namespace) -> str:
     """The graph level for Graphviz (the paper's dumpDAG)."""
-    from glow_tools.dot import to_dot
+    from glow_passes.watch.dot import to_dot
 
     return to_dot(module)
 
 
 def svg(module: ModuleOp, a: argparse.Namespace) -> str:
     """The graph level as a picture."""
-    from glow_tools.dot import to_svg
+    from glow_passes.watch.dot import to_svg
 
     return to_svg(module)
 
 
 def llvm_ir(module: ModuleOp, a: argparse.Namespace) -> str:
     """Kernels and program as LLVM IR, before LLVM's optimiser."""
-    return _cpu(a).listing(module, assembly=False)
+    return _cpu(a).listing(module, assembly=False, times=a.times)
 
 
 def asm(module: ModuleOp, a: argparse.Namespace) -> str:
     """Kernels and program as assembly."""
-    return _cpu(a).listing(module, assembly=True)
+    return _cpu(a).listing(module, assembly=True, times=a.times)
 
 
 def _cpu(a: argparse.Namespace):

@@ -80,13 +80,13 @@ def _write_model(module: ModuleOp, target: str) -> None:
 
 
 def _write_dot(module: ModuleOp, target: str) -> None:
-    from glow_tools.dot import to_dot
+    from glow_passes.watch.dot import to_dot
 
     write_text(target, to_dot(module))
 
 
 def _write_svg(module: ModuleOp, target: str) -> None:
-    from glow_tools.dot import to_svg
+    from glow_passes.watch.dot import to_svg
 
     write_text(target, to_svg(module))
 

@@ -21,7 +21,9 @@ if TYPE_CHECKING:
     from glow_backends.cpu.bundle import Bundle
     from glow_backends.cpu.weights import WeightPool
     from glow_dialects.core.graph_op import GraphOp
+    from glow_dialects.core.types import Array
     from glow_passes.quantize.light_layers import IntegerGains
+    from glow_passes.timing import Times
 
 
 class CpuBackend(Backend):
@@ -248,8 +250,17 @@ class CpuBackend(Backend):
             self._pool = WeightPool()
         return self._pool
 
-    def listing(self, module: ModuleOp, assembly: bool = False) -> str:
-        """Kernels and program functions of a planned module as LLVM IR or assembly."""
+    def listing(self, module: ModuleOp, assembly: bool = False, times: Times | None = None) -> str:
+        """Kernels and program functions of a planned module as LLVM IR or assembly; `times`: of LLVM."""
         from glow_backends.cpu.listing import listing
 
-        return listing(module, self.target, assembly)
+        return listing(module, self.target, assembly, times)
+
+    def kernel_times(self, module: ModuleOp, inputs: Mapping[str, Array]) -> list[dict[str, Any]]:
+        from dataclasses import asdict
+
+        from glow_backends.cpu.profile import profile
+        from glow_dialects.instr.memory import instr_functions
+
+        steps = profile(module, instr_functions(module)[0], self.target, inputs, runs=5).steps
+        return [asdict(s) | {"gflops": s.gflops, "gbytes": s.gbytes} for s in steps]

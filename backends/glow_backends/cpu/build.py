@@ -17,7 +17,7 @@ import numpy as np
 from xdsl.backend.llvm.convert import convert_module
 from xdsl.dialects.builtin import ModuleOp
 
-from glow_backends.base import Report, public_name, used_symbols
+from glow_backends.base import public_name, used_symbols
 from glow_backends.cpu import cache
 from glow_backends.cpu.bundle import Bundle, Slot
 from glow_backends.cpu.calls import KernelCode
@@ -31,6 +31,7 @@ from glow_backends.cpu.support import support_text
 from glow_backends.cpu.target import CpuTarget
 from glow_backends.cpu.to_llvm import NUMBERS, convert
 from glow_backends.cpu.weights import ProgramWeights, WeightPool
+from glow_backends.report import Report
 from glow_dialects.core.attributes import array_of
 from glow_dialects.core.conditions import Conditions
 from glow_dialects.core.errors import OpenSizes

@@ -13,15 +13,17 @@ from glow_backends.cpu.target import CpuTarget, initialize_llvm
 from glow_backends.cpu.to_llvm import convert
 from glow_dialects.core.errors import CompileError
 from glow_dialects.instr.memory import instr_functions
+from glow_passes.timing import Times
 
 
-def listing(module: ModuleOp, target: CpuTarget, assembly: bool) -> str:
+def listing(module: ModuleOp, target: CpuTarget, assembly: bool, times: Times | None = None) -> str:
     """Each kernel of the module's planned instruction functions once, then the program functions.
 
     One function is `glow_main`; of several, each has its name behind that. LLVM IR as it is emitted, before
     LLVM's optimiser; assembly behind it. Raises CompileError where the module has no instruction function
-    with a memory plan.
+    with a memory plan. `times` get the seconds that LLVM takes.
     """
+    times = times or Times()
     functions = tuple(instr_functions(module))
     if not functions:
         raise CompileError("the module has no instruction function; add `-p cpu` or `-p lower,instr`")
@@ -38,13 +40,16 @@ def listing(module: ModuleOp, target: CpuTarget, assembly: bool) -> str:
         for kernel, code in selection.kernels.items():
             if kernel not in seen:
                 seen.add(kernel)
-                whole.link_in(_part(code.text, target, assembly, kernel=True))
+                with times.part("LLVM"):
+                    whole.link_in(_part(code.text, target, assembly, kernel=True))
         program = program_text(convert(module, function, selection, target).module, target)
-        part = _part(program, target, assembly)
-        if len(functions) > 1:
-            part.get_function(MAIN).name = f"{MAIN}_{name}"
-        whole.link_in(part)
-    return machine.emit_assembly(whole) if assembly else str(whole)
+        with times.part("LLVM"):
+            part = _part(program, target, assembly)
+            if len(functions) > 1:
+                part.get_function(MAIN).name = f"{MAIN}_{name}"
+            whole.link_in(part)
+    with times.part("LLVM"):
+        return machine.emit_assembly(whole) if assembly else str(whole)
 
 
 def _part(text: str, target: CpuTarget, optimize: bool, kernel: bool = False) -> llvm.ModuleRef:

@@ -9,7 +9,8 @@ import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Block, SSAValue
 
-from glow_backends.base import STEP_TIMES, Backend, Port, Program, Report, TimedStep, ports, public_name
+from glow_backends.base import STEP_TIMES, Backend, Port, Program, TimedStep, ports, public_name
+from glow_backends.report import Report
 from glow_dialects.core.attributes import array_of
 from glow_dialects.core.errors import CompileError, missing_values
 from glow_dialects.core.graph_op import GraphOp

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from difflib import get_close_matches
 from functools import cache
 
 from xdsl.utils.exceptions import VerifyException
@@ -47,5 +48,7 @@ def primitive_named(text: str) -> Primitive:
     card = _BY_NAME.get(text)
     primitive = operator_primitive(text) if card is None else card()
     if primitive is None:
-        raise VerifyException(f"glow_fn.prim: there is no primitive {text}")
+        near = get_close_matches(text, _BY_NAME, 3)
+        hint = f"did you mean {' or '.join(near)}?" if near else "see the reference of functions"
+        raise VerifyException(f"glow_fn.prim: there is no primitive {text}; {hint}")
     return primitive

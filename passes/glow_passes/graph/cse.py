@@ -14,7 +14,7 @@ from xdsl.traits import Pure
 from glow_dialects.core.graph_op import GraphOp
 from glow_dialects.core.location import fused
 from glow_dialects.core.types import Array
-from glow_dialects.ops.module import ConstantOp, FuncOp, GetOp, functions
+from glow_dialects.ops.module import ConstantOp, FuncOp, GetOp, bodies
 from glow_passes.contract import GraphPass
 from glow_passes.graph.symbols import Symbols
 
@@ -56,7 +56,7 @@ def merge_constants(module: ModuleOp) -> int:
             peers.append((op, array))
         else:
             renamed[op.sym_name.data] = SymbolRefAttr(twin.sym_name)
-    for function in functions(module) if renamed else ():
+    for function in bodies(module) if renamed else ():
         for get in function.body.block.ops:
             if isinstance(get, GetOp) and (new := renamed.get(get.symbol.root_reference.data)):
                 get.properties["symbol"] = new
@@ -95,8 +95,8 @@ def _key(op: Operation, inner: Mapping[SSAValue, int] | None = None) -> Hashable
     """
     properties = frozenset({**op.attributes, **op.properties}.items())
     operands = tuple(op.operands) if inner is None else tuple(inner.get(v, v) for v in op.operands)
-    bodies = tuple(_body_key(block) for region in op.regions for block in region.blocks)
-    return type(op), operands, tuple(r.type for r in op.results), properties, bodies
+    inside = tuple(_body_key(block) for region in op.regions for block in region.blocks)
+    return type(op), operands, tuple(r.type for r in op.results), properties, inside
 
 
 def _body_key(block: Block) -> Hashable:
@@ -114,5 +114,5 @@ class CsePass(GraphPass):
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         merge_constants(op)
-        for function in functions(op):
+        for function in bodies(op):
             merge_nodes(function)

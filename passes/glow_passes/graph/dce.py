@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 
-from glow_dialects.ops.module import FuncOp, functions
+from glow_dialects.ops.module import FuncOp, bodies
 from glow_passes.contract import GraphPass
 from glow_passes.graph.driver import is_dead
 from glow_passes.graph.symbols import Symbols
@@ -34,6 +34,6 @@ class DcePass(GraphPass):
     name = "glow-dce"
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
-        for function in functions(op):
+        for function in bodies(op):
             eliminate(function)
         Symbols(op).sweep()

@@ -24,7 +24,7 @@ from glow_dialects.core.errors import CompileError
 from glow_dialects.core.graph_op import GraphOp
 from glow_dialects.core.location import hand_on, names
 from glow_dialects.core.types import Array, Tensor, tensor_of, typed
-from glow_dialects.ops.module import FuncOp, GetOp, functions
+from glow_dialects.ops.module import FuncOp, GetOp, bodies
 from glow_dialects.ops.splat import SplatOp
 from glow_passes.graph.symbols import Symbols, is_quantized, uniform_value
 
@@ -270,7 +270,7 @@ def rewrite(module: ModuleOp, patterns: tuple[Pattern, ...]) -> int:
     """Apply `patterns` to every function until nothing changes; the number of changes."""
     symbols = Symbols(module)
     changes = 0
-    for function in functions(module):
+    for function in bodies(module):
         changes += _Run(function, patterns, symbols).run()
     if changes or symbols.inserted:
         symbols.sweep()

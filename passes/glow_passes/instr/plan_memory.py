@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import cast
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import IntegerAttr, ModuleOp, i64
@@ -11,25 +12,16 @@ from xdsl.dialects.builtin import IntegerAttr, ModuleOp, i64
 from glow_dialects.core.arena import Request, plan_offsets
 from glow_dialects.core.errors import CompileError, UnsupportedError
 from glow_dialects.core.extent import is_open
-from glow_dialects.core.types import bytes_of
-from glow_dialects.instr.memory import AllocOp, DeallocOp, InstrFuncOp, instr_functions, origin
+from glow_dialects.instr.memory import AllocOp, InstrFuncOp, instr_functions, origin
 from glow_dialects.instr.spaces import MAIN, Memory, space_of
+from glow_passes.analysis import Cost, Dependencies, Liveness, Readers, analysis
 from glow_passes.contract import InstructionPass
 
 
-def lives_of(function: InstrFuncOp) -> dict[AllocOp, Request]:
+def lives_of(function: InstrFuncOp, liveness: Liveness | None = None) -> dict[AllocOp, Request]:
     """The life of every buffer, in steps of the function, and its bytes."""
-    starts: dict[AllocOp, int] = {}
-    ends: dict[AllocOp, int] = {}
-    step = 0
-    for step, op in enumerate(function.walk()):
-        if isinstance(op, AllocOp):
-            starts[op] = step
-        elif isinstance(op, DeallocOp):
-            owner = op.buffer.owner
-            assert isinstance(owner, AllocOp)
-            ends[owner] = step
-    return {a: (start, ends.get(a, step + 1), bytes_of(a.result.type)) for a, start in starts.items()}
+    lives = (liveness or Liveness(function)).lives
+    return {cast(AllocOp, buffer.owner): life for buffer, life in lives.items()}
 
 
 def plan_function(function: InstrFuncOp, alignment: int = 64) -> None:
@@ -37,7 +29,7 @@ def plan_function(function: InstrFuncOp, alignment: int = 64) -> None:
 
     Every memory is planned by itself. CompileError where the buffers of one do not fit.
     """
-    lives = lives_of(function)
+    lives = lives_of(function, analysis(Liveness, function))
     if is_open([size for _, _, size in lives.values()]):
         return
     memories = function.spaces()
@@ -84,6 +76,7 @@ class PlanMemoryPass(InstructionPass):
 
     name = "glow-plan-memory"
     PLANS = True
+    PRESERVES = (Cost, Dependencies, Liveness, Readers)
     alignment: int = 64
 
     def __post_init__(self) -> None:

@@ -12,7 +12,7 @@ from glow_dialects.core.builder import taken_apart
 from glow_dialects.core.errors import UnsupportedError
 from glow_dialects.core.graph_op import GraphOp
 from glow_dialects.ops import card_of
-from glow_dialects.ops.module import FuncOp, functions
+from glow_dialects.ops.module import FuncOp, bodies
 from glow_passes.contract import GraphPass
 
 Legal = Callable[[GraphOp], bool]
@@ -53,5 +53,5 @@ class DecomposePass(GraphPass):
         return bool(self.ops) and op.name.removeprefix("glow.") not in self.ops
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
-        for function in functions(op):
+        for function in bodies(op):
             decompose(function, self.legal)

@@ -8,7 +8,7 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 
 from glow_dialects.core.graph_op import GraphOp
-from glow_dialects.ops.module import functions
+from glow_dialects.ops.module import bodies
 from glow_passes.contract import GraphPass
 
 
@@ -22,7 +22,7 @@ class DropPredicatesPass(GraphPass):
     name = "glow-drop-predicates"
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
-        for function in functions(op):
+        for function in bodies(op):
             for node in function.walk():
                 if isinstance(node, GraphOp) and node.predicate is not None:
                     node.set_predicate(None)

@@ -23,6 +23,7 @@ from glow_passes.graph.symbols import Symbols
 from glow_passes.quantize.channels import Channels, layer_axes
 from glow_passes.quantize.histogram import Histogram, plausible
 from glow_passes.quantize.schema import QuantizationError
+from glow_passes.tables import table
 
 VERSION = 3
 #: Properties that hold sizes of the batch, which a profile does not depend on.
@@ -121,6 +122,10 @@ class Profile:
     shapes: dict[str, tuple[int, ...]] = field(default_factory=dict[str, tuple[int, ...]])
     numbers: dict[str, int] = field(default_factory=dict[str, int])
     losses: dict[str, float] = field(default_factory=dict[str, float])
+
+    def _repr_html_(self) -> str:
+        rows = ((n, f"{h.low:.4g}", f"{h.high:.4g}", f"{h.total:.0f}") for n, h in self.values.items())
+        return table(f"Ranges of {self.batches} batches", ("value", "least", "largest", "numbers"), rows)
 
     @staticmethod
     def of(module: ModuleOp) -> Profile:

@@ -99,7 +99,7 @@ glow_fn.func @f(%a : tuple<f64, f64>) {
 
 // expected-error@unknown {{glow_fn.prim: an operand is used before its definition}}
 // A value of a lambda's body is not known outside of it.
-// CHECK: error: the program is not valid: glow_fn.prim: an operand is used before its definition
+// CHECK: error: {{.*}}the program is not valid: glow_fn.prim: an operand is used before its definition
 glow_fn.func @inner_value_outside(%a) {
   %s = "glow_fn.prim"(%a, %c) <{prim = "add"}> : (!glow_fn.any, !glow_fn.any) -> !glow_fn.any
   %f = glow_fn.lambda @inner(%c) {
@@ -111,7 +111,7 @@ glow_fn.func @inner_value_outside(%a) {
 // -----
 
 // expected-error@unknown {{glow_fn.func: the body is one block that ends with glow_fn.return}}
-// CHECK: error: the program is not valid: glow_fn.func: the body is one block that ends with glow_fn.return
+// CHECK: error: {{.*}}the program is not valid: glow_fn.func: the body is one block that ends with glow_fn.return
 glow_fn.func @refers(%a) {
   %f = glow_fn.ref @without_return
   glow_fn.return %f

@@ -1,6 +1,6 @@
 // RUN: glow-opt %s --split-input-file --verify-diagnostics | filecheck %s
 
-// CHECK: error: the program is not valid: glow_instr.relu: @out buffer is used outside its life
+// CHECK: error: {{.*}}the program is not valid: glow_instr.relu: @out buffer is used outside its life
 // expected-error@unknown {{glow_instr.relu: @out buffer is used outside its life}}
 glow.placeholder @x state : tensor<4xf32>
 glow_instr.func @after_dealloc declare {
@@ -14,7 +14,7 @@ glow_instr.func @after_dealloc declare {
 // -----
 
 // expected-error@unknown {{glow_instr.relu: @in buffer is read before it is written}}
-// CHECK: error: the program is not valid: glow_instr.relu: @in buffer is read before it is written
+// CHECK: error: {{.*}}the program is not valid: glow_instr.relu: @in buffer is read before it is written
 glow.placeholder @y output : tensor<4xf32>
 glow_instr.func @uninitialised declare {
   %y = glow_instr.weight @y mutable : memref<4xf32>
@@ -27,7 +27,7 @@ glow_instr.func @uninitialised declare {
 // -----
 
 // expected-error@unknown {{glow_instr.relu: writes constant weight @w}}
-// CHECK: error: the program is not valid: glow_instr.relu: writes constant weight @w
+// CHECK: error: {{.*}}the program is not valid: glow_instr.relu: writes constant weight @w
 glow.constant @w = dense<1.0> : tensor<4xf32>
 glow.placeholder @x state : tensor<4xf32>
 glow_instr.func @constant declare {
@@ -40,7 +40,7 @@ glow_instr.func @constant declare {
 // -----
 
 // expected-error@unknown {{glow_instr.weight: @x is not constant}}
-// CHECK: error: the program is not valid: glow_instr.weight: @x is not constant
+// CHECK: error: {{.*}}the program is not valid: glow_instr.weight: @x is not constant
 glow.placeholder @x state : tensor<4xf32>
 glow_instr.func @mutability declare {
   %x = glow_instr.weight @x constant : memref<4xf32>
@@ -50,7 +50,7 @@ glow_instr.func @mutability declare {
 // -----
 
 // expected-error@unknown {{glow_instr.dealloc: the buffer was deallocated before}}
-// CHECK: error: the program is not valid: glow_instr.dealloc: the buffer was deallocated before
+// CHECK: error: {{.*}}the program is not valid: glow_instr.dealloc: the buffer was deallocated before
 glow_instr.func @twice declare {
 } program {
   %a = glow_instr.alloc : memref<4xf32>
@@ -61,7 +61,7 @@ glow_instr.func @twice declare {
 // -----
 
 // expected-error@unknown {{glow_instr.dealloc: only an alloc has an end of life}}
-// CHECK: error: the program is not valid: glow_instr.dealloc: only an alloc has an end of life
+// CHECK: error: {{.*}}the program is not valid: glow_instr.dealloc: only an alloc has an end of life
 glow.placeholder @x state : tensor<4xf32>
 glow_instr.func @weight_end declare {
   %x = glow_instr.weight @x mutable : memref<4xf32>
@@ -73,7 +73,7 @@ glow_instr.func @weight_end declare {
 
 // expected-error@unknown {{glow_instr.transpose: @out and @in are one buffer, and in-place is not declared for it}}
 // Reading and writing one buffer is for instructions that declare it in place.
-// CHECK: error: the program is not valid: glow_instr.{{.*}}: @out and @in
+// CHECK: error: {{.*}}the program is not valid: glow_instr.{{.*}}: @out and @in
 glow.placeholder @x state : tensor<4x4xf32>
 glow_instr.func @in_place declare {
   %x = glow_instr.weight @x mutable : memref<4x4xf32>
@@ -84,7 +84,7 @@ glow_instr.func @in_place declare {
 // -----
 
 // expected-error@unknown {{glow_instr.tensorview: memref<4xf32> at 6 does not fit in memref<8xf32>}}
-// CHECK: error: the program is not valid: glow_instr.tensorview: memref<4xf32> at 6 does not fit in memref<8xf32>
+// CHECK: error: {{.*}}the program is not valid: glow_instr.tensorview: memref<4xf32> at 6 does not fit in memref<8xf32>
 glow.placeholder @x state : tensor<8xf32>
 glow_instr.func @view declare {
   %x = glow_instr.weight @x mutable : memref<8xf32>
@@ -95,7 +95,7 @@ glow_instr.func @view declare {
 // -----
 
 // expected-error@unknown {{glow_instr.copy: memref<8xf32> does not fit memref<4xf32>}}
-// CHECK: error: the program is not valid: glow_instr.copy: memref<8xf32> does not fit memref<4xf32>
+// CHECK: error: {{.*}}the program is not valid: glow_instr.copy: memref<8xf32> does not fit memref<4xf32>
 glow.placeholder @x state : tensor<8xf32>
 glow.placeholder @y output : tensor<4xf32>
 glow_instr.func @copy declare {
@@ -119,7 +119,7 @@ glow_instr.func @mode declare {
 // -----
 
 // expected-error@unknown {{glow_instr.alloc: a buffer memref<4xf32> is never deallocated}}
-// CHECK: error: the program is not valid: glow_instr.alloc: a buffer memref<4xf32> is never deallocated
+// CHECK: error: {{.*}}the program is not valid: glow_instr.alloc: a buffer memref<4xf32> is never deallocated
 glow_instr.func @kept declare {
 } program {
   %a = glow_instr.alloc : memref<4xf32>
@@ -128,7 +128,7 @@ glow_instr.func @kept declare {
 // -----
 
 // expected-error@unknown {{glow_instr.alloc: bytes 8 to 24 overlap those of a live buffer memref<4xf32>, 0 to 16}}
-// CHECK: error: the program is not valid: glow_instr.alloc: bytes 8 to 24 overlap those of a live buffer memref<4xf32>, 0 to 16
+// CHECK: error: {{.*}}the program is not valid: glow_instr.alloc: bytes 8 to 24 overlap those of a live buffer memref<4xf32>, 0 to 16
 glow_instr.func @overlap attributes {arena = 64 : i64} declare {
 } program {
   %a = glow_instr.alloc at 0 : memref<4xf32>
@@ -140,7 +140,7 @@ glow_instr.func @overlap attributes {arena = 64 : i64} declare {
 // -----
 
 // expected-error@unknown {{glow_instr.alloc: bytes 56 to 72 lie outside the arena of 64 bytes}}
-// CHECK: error: the program is not valid: glow_instr.alloc: bytes 56 to 72 lie outside the arena of 64 bytes
+// CHECK: error: {{.*}}the program is not valid: glow_instr.alloc: bytes 56 to 72 lie outside the arena of 64 bytes
 glow_instr.func @outside attributes {arena = 64 : i64} declare {
 } program {
   %a = glow_instr.alloc at 56 : memref<4xf32>
@@ -163,7 +163,7 @@ glow_instr.func @one_after_another attributes {arena = 64 : i64} declare {
 
 // expected-error@unknown {{glow_instr.tensorview: memref<17xf32> at 0 does not fit in memref<64xi8>}}
 // Views count bytes: 64 bytes hold 16 floats.
-// CHECK: error: the program is not valid: glow_instr.tensorview: memref<17xf32> at 0 does not fit in memref<64xi8>
+// CHECK: error: {{.*}}the program is not valid: glow_instr.tensorview: memref<17xf32> at 0 does not fit in memref<64xi8>
 glow_instr.func @bytes declare {
 } program {
   %a = glow_instr.alloc : memref<64xi8>
@@ -177,7 +177,7 @@ glow_instr.func @bytes declare {
 glow.placeholder @x input : tensor<4xf32>
 glow.placeholder @y output : tensor<4xf32>
 // CHECK: glow_instr.relu: writes @x, an input, which a program only reads; use a state
-// expected-error@+1 {{writes @x, an input}}
+// expected-error@+5 {{writes @x, an input}}
 glow_instr.func @main declare {
   %x = glow_instr.weight @x mutable : memref<4xf32>
   %y = glow_instr.weight @y mutable : memref<4xf32>

@@ -10,7 +10,6 @@ import numpy as np
 from xdsl.dialects import llvm
 from xdsl.dialects.builtin import ModuleOp, StringAttr
 
-from glow_backends.base import Report
 from glow_backends.cpu.build import objects_of
 from glow_backends.cpu.calls import KernelCode
 from glow_backends.cpu.faults import FAULT_SLOT, Faults
@@ -22,6 +21,7 @@ from glow_backends.cpu.support import MAIN, state_bytes
 from glow_backends.cpu.target import CpuTarget
 from glow_backends.cpu.to_llvm import convert
 from glow_backends.cpu.weights import shared_slot
+from glow_backends.report import Report
 from glow_dialects.core.types import Array, bytes_of, dtype_of, shape_of
 from glow_dialects.instr.memory import instr_function
 

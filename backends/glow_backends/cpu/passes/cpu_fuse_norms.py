@@ -16,7 +16,7 @@ from glow_backends.cpu.passes.cpu_fuse import COMMUTATIVE, followed, gate_of
 from glow_backends.cpu.passes.cpu_stack import sort
 from glow_dialects.core.builder import Builder
 from glow_dialects.core.graph_op import GraphOp
-from glow_dialects.core.location import fused
+from glow_dialects.core.location import stand_for
 from glow_dialects.core.types import dtype_of
 from glow_dialects.ops.module import FuncOp, functions
 from glow_dialects.ops.select import SelectOp
@@ -54,7 +54,7 @@ def _source(op: GraphOp) -> tuple[BatchNormTrainOp, int] | None:
 
 def _replace(old: GraphOp, new: GraphOp, before: GraphOp) -> None:
     """Put `new` in front of `before` and in the place of `old`."""
-    new.location = fused((old.location, before.location))
+    stand_for(new, (old, before))
     Builder.before(before).insert(new)
     for result, new_result in zip(old.results, new.results, strict=True):
         new_result.name_hint = result.name_hint

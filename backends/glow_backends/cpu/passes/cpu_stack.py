@@ -18,7 +18,7 @@ from glow_backends.cpu.ops.stack import StackOp
 from glow_backends.cpu.passes.uniform_values import known_number
 from glow_backends.cpu.quantized_steps import is_quantized
 from glow_dialects.core.graph_op import GraphOp
-from glow_dialects.core.location import fused
+from glow_dialects.core.location import stand_for
 from glow_dialects.core.types import element_of, shape_of
 from glow_dialects.ops.module import FuncOp, SaveOp, functions
 from glow_passes.contract import GraphPass
@@ -155,7 +155,7 @@ def _stack(members: Sequence[Operation], symbols: Symbols) -> StackOp | None:
         place[op.results[0]] = body.apply(op, [argument(v) for v in op.operands])
     region = body.finish(*(place[v] for v in stored))
     stack = StackOp(inputs, results=[v.type for v in stored], body=region)
-    stack.location = fused(m.location for m in members)
+    stand_for(stack, members)
     for old, new in zip(stored, stack.results, strict=True):
         new.name_hint = old.name_hint
     return stack

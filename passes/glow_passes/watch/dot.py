@@ -87,16 +87,36 @@ def _escape(text: str) -> str:
     return text
 
 
-def to_svg(module: ModuleOp) -> str:
-    """The picture of a module; UnsupportedError where Graphviz is not installed."""
-    return drawn(to_dot(module))
+#: Seconds that Graphviz may take: of thousands of nodes it needs minutes.
+MOST_SECONDS = 20
 
 
-def drawn(text: str) -> str:
-    """Graphviz text as SVG, by its `dot`; UnsupportedError where that is not installed."""
+def to_svg(module: ModuleOp, seconds: float = MOST_SECONDS) -> str:
+    """The picture of a module; UnsupportedError where Graphviz is not installed, or takes longer."""
+    return drawn(to_dot(module), seconds)
+
+
+def drawn(text: str, seconds: float = MOST_SECONDS) -> str:
+    """Graphviz text as SVG, by its `dot`; UnsupportedError where that is not installed, or takes longer."""
     if shutil.which("dot") is None:
         raise UnsupportedError("svg needs Graphviz: install it, or write -t dot and render it elsewhere")
-    done = subprocess.run(["dot", "-Tsvg"], input=text, capture_output=True, text=True, check=False)
+    try:
+        done = _run_dot(text, seconds / 2)
+    except subprocess.TimeoutExpired:  # once more, with fewer rounds to find the order within layers
+        try:
+            done = _run_dot(
+                text, seconds / 2, "-Gnslimit=1", "-Gnslimit1=1", "-Gmclimit=0.1", "-Gsplines=line"
+            )
+        except subprocess.TimeoutExpired:
+            raise UnsupportedError(
+                f"Graphviz does not draw these {text.count(' [label=')} nodes and edges in {seconds:g} s; "
+                "glow-opt --html FILE draws them, and -t dot leaves the drawing to another program"
+            ) from None
     if done.returncode:
         raise UnsupportedError(f"Graphviz failed: {done.stderr.strip()}")
     return done.stdout
+
+
+def _run_dot(text: str, seconds: float, *settings: str) -> subprocess.CompletedProcess[str]:
+    command = ["dot", "-Tsvg", *settings]
+    return subprocess.run(command, input=text, capture_output=True, text=True, check=False, timeout=seconds)
