@@ -184,6 +184,7 @@ glow.func @stack {
   %v = glow.dequantize %w : (tensor<2x2x!quant.uniform<i8:f32, 0.25>>) -> tensor<2x2xf32>
   %p = glow.batch_matmul %x, %v : (tensor<2x3x2xf32>, tensor<2x2xf32>) -> tensor<2x3x2xf32>
   glow.save %p to @stack_result : tensor<2x3x2xf32>
+}
 
 // Stored constants that a table is asked for are many numbers, not one function of the other value.
 // CHECK-LABEL: glow.func @asked
