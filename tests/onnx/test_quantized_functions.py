@@ -89,3 +89,30 @@ def test_functions_of_bytes_are_tables(name: str, kind: type) -> None:
     step = float(np.diff(np.unique(want)).min())
     assert np.abs(want - have[0]).max() < 1.01 * step
     assert np.mean(want != have[0]) < 0.02
+
+
+def test_fill_that_was_quantised() -> None:
+    """onnxruntime's quantiser writes the fill of a Pad as a byte, its scale and zero point: it is known."""
+    known = {"s": np.float32(0.02), "z": np.uint8(130), "q": np.uint8(140), "p": np.array([0, 0, 1, 1])}
+    nodes = [
+        helper.make_node("QuantizeLinear", ["x", "s", "z"], ["xq"]),
+        helper.make_node("DequantizeLinear", ["xq", "s", "z"], ["xd"]),
+        helper.make_node("DequantizeLinear", ["q", "s", "z"], ["fill"]),
+        helper.make_node("Pad", ["xd", "p", "fill"], ["w"]),
+        helper.make_node("QuantizeLinear", ["w", "s", "z"], ["wq"]),
+        helper.make_node("DequantizeLinear", ["wq", "s", "z"], ["y"]),
+    ]
+    infos = [
+        helper.make_tensor_value_info(n, TensorProto.FLOAT, s) for n, s in (("x", (2, 3)), ("y", (3, 4)))
+    ]
+    weights = [numpy_helper.from_array(np.asarray(v), k) for k, v in known.items()]
+    graph = helper.make_graph(nodes, "g", infos[:1], infos[1:], weights)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    x = np.random.default_rng(0).standard_normal((2, 3)).astype(np.float32)
+    session = ort.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    for backend in ("cpu", "interpreter"):
+        net = glow.compile(model, backend=backend)
+        np.testing.assert_allclose(
+            net.run({"x": x})["y"], np.asarray(session.run(None, {"x": x})[0]), atol=1e-6
+        )
+        assert not net.report().notes.get("host")

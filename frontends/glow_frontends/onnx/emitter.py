@@ -20,6 +20,7 @@ from glow_dialects.ops.control import YieldOp
 from glow_dialects.ops.iota import SizesOp
 from glow_dialects.ops.literal import LiteralOp
 from glow_dialects.ops.module import ConstantOp, FuncOp, GetOp
+from glow_dialects.ops.quantize import DequantizeOp, dequantize_array, quantized_type
 from glow_dialects.ops.reshape import ReshapeOp
 from glow_dialects.ops.transpose import TransposeOp
 from glow_frontends.onnx.errors import NeedsValue, RuleError
@@ -59,6 +60,8 @@ class Emitter:
         self.builder = Builder.at_end(function.body.block)
         self._taken = taken
         self._names: dict[int, str] = {}
+        #: What stored constants hold.
+        self._stored: dict[SSAValue, Array] = {}
         self._constants: dict[object, SSAValue] = {}
         self._kept: list[Array] = []
         #: The open sizes of a module that is verified again for sizes of a call.
@@ -222,7 +225,9 @@ class Emitter:
 
     def stored(self, array: Array, kind: Tensor) -> SSAValue:
         """A constant of stored integers under a quantised type, never folded away."""
-        return self._constant(np.ascontiguousarray(array), kind)
+        value = self._constant(np.ascontiguousarray(array), kind)
+        self._stored[value] = array
+        return value
 
     def _constant(self, array: Array, kind: Tensor) -> SSAValue:
         name = self.unique(self._names.get(id(array), "constant"))
@@ -242,9 +247,13 @@ class Emitter:
     # --- questions of rules ------------------------------------------------------------------
     def known(self, value: Value, what: str) -> Array:
         """The array; raises NeedsValue where the value is computed at run time."""
-        if isinstance(value, SSAValue):
-            raise NeedsValue(value, what)
-        return value
+        if not isinstance(value, SSAValue):
+            return value
+        owner = value.owner
+        if isinstance(owner, DequantizeOp) and owner.input in self._stored:
+            reals = dequantize_array(self._stored[owner.input], quantized_type(owner.input))
+            return reals.astype(dtype_of_value(value))
+        raise NeedsValue(value, what)
 
     def ints(self, value: Value, what: str) -> tuple[int, ...]:
         """Known integers, flat; sizes that only the run tells among them."""

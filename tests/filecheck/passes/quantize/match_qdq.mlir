@@ -5,6 +5,8 @@ glow.placeholder @stacked input : tensor<2x3x2x!quant.uniform<i8:f32, 0.5:3>>
 glow.placeholder @stack_result output : tensor<2x3x2xf32>
 glow.placeholder @q input : tensor<3x2x!quant.uniform<i8:f32, 0.5:3>>
 glow.placeholder @other input : tensor<3x2x!quant.uniform<i8:f32, 0.5:3>>
+glow.constant @stored = #glow.bits<"0x01FE03040506", tensor<3x2x!quant.uniform<i8:f32, 0.5:3>>>
+glow.constant @table = #glow.bits<"0x00020406080A0C0E10121416181A1C1E20222426282A2C2E30323436383A3C3E40424446484A4C4E50525456585A5C5E60626466686A6C6E70727476787A7C7E80828486888A8C8E90929496989A9C9EA0A2A4A6A8AAACAEB0B2B4B6B8BABCBEC0C2C4C6C8CACCCED0D2D4D6D8DADCDEE0E2E4E6E8EAECEEF0F2F4F6F8FAFCFE00020406080A0C0E10121416181A1C1E20222426282A2C2E30323436383A3C3E40424446484A4C4E50525456585A5C5E60626466686A6C6E70727476787A7C7E80828486888A8C8E90929496989A9C9EA0A2A4A6A8AAACAEB0B2B4B6B8BABCBEC0C2C4C6C8CACCCED0D2D4D6D8DADCDEE0E2E4E6E8EAECEEF0F2F4F6F8FAFCFE", tensor<256x!quant.uniform<i8:f32, 1.0>>>
 glow.placeholder @v input : tensor<2x2xf32>
 glow.placeholder @y output : tensor<3x2x!quant.uniform<i8:f32, 1.0:-5>>
 glow.constant @filter = #glow.bits<"0x01FE", tensor<1x2x1x1x!quant.uniform<i8:f32:0, {0.25}>>>
@@ -182,4 +184,21 @@ glow.func @stack {
   %v = glow.dequantize %w : (tensor<2x2x!quant.uniform<i8:f32, 0.25>>) -> tensor<2x2xf32>
   %p = glow.batch_matmul %x, %v : (tensor<2x3x2xf32>, tensor<2x2xf32>) -> tensor<2x3x2xf32>
   glow.save %p to @stack_result : tensor<2x3x2xf32>
+}
+
+// Stored constants that a table is asked for are many numbers, not one function of the other value.
+// CHECK-LABEL: glow.func @asked
+// CHECK: %c = glow.get @stored
+// CHECK: [[l:%.*]] = glow.lookup %c
+// CHECK: glow.quantized_mul %q, [[l]]
+glow.func @asked {
+  %q = glow.get @q : tensor<3x2x!quant.uniform<i8:f32, 0.5:3>>
+  %c = glow.get @stored : tensor<3x2x!quant.uniform<i8:f32, 0.5:3>>
+  %t = glow.get @table : tensor<256x!quant.uniform<i8:f32, 1.0>>
+  %l = glow.lookup %c, %t : (tensor<3x2x!quant.uniform<i8:f32, 0.5:3>>, tensor<256x!quant.uniform<i8:f32, 1.0>>) -> tensor<3x2x!quant.uniform<i8:f32, 1.0>>
+  %x = glow.dequantize %q : (tensor<3x2x!quant.uniform<i8:f32, 0.5:3>>) -> tensor<3x2xf32>
+  %o = glow.dequantize %l : (tensor<3x2x!quant.uniform<i8:f32, 1.0>>) -> tensor<3x2xf32>
+  %p = glow.mul %x, %o : (tensor<3x2xf32>, tensor<3x2xf32>) -> tensor<3x2xf32>
+  %y = glow.quantize %p : (tensor<3x2xf32>) -> tensor<3x2x!quant.uniform<i8:f32, 1.0:-5>>
+  glow.save %y to @y : tensor<3x2x!quant.uniform<i8:f32, 1.0:-5>>
 }
