@@ -446,9 +446,7 @@ def get_backend(name: str, **options: Any) -> Backend:
     """
     device, plus, host = name.rpartition("+")
     if plus and host.count("{") == host.count("}"):
-        from glow_backends.host_fallback import HostFallback
-
-        return HostFallback(device, host, **options)
+        return import_module("glow_backends.host_fallback").HostFallback(device, host, **options)
     if "{" in name:
         name, written = _written(name)
         options = {**options, **written}

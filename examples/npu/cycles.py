@@ -47,10 +47,9 @@ def main() -> None:
     exact = glow.compile(quantized, backend="interpreter").run(feed)
     print(HEAD)
     for kind, model, want in (("f32", path, net.run(feed)), ("int8", quantized, exact)):
-        shaped = more if model is path else {}
-        hidden = glow.compile(model, backend=NpuBackend(), **shaped)
+        hidden = glow.compile(model, backend=NpuBackend(), **more)
         check(hidden.run(feed), want, exact=want is exact)
-        plain = glow.compile(model, backend=NpuBackend(hide=False), **shaped)
+        plain = glow.compile(model, backend=NpuBackend(hide=False), **more)
         print(row(f"{Path(path).stem}, {kind}", hidden, plain), flush=True)
 
 

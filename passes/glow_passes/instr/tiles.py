@@ -117,7 +117,7 @@ def followers(op: InstrOp) -> list[InstrOp]:
 
 
 def _follows(op: Operation, result: SSAValue) -> bool:
-    """Whether an instruction works on a result element by element, beside whole tensors and single numbers."""
+    """Whether an instruction works on each element of a result, beside tensors of its shape and numbers."""
     if not isinstance(op, InstrOp) or not op.DATA_PARALLEL or op.predicate is not None:
         return False
     sizes = [shape_of(v) for v in op.operands]
