@@ -258,8 +258,10 @@ class _Emission:
 
 
 def sums_of(k: KernelBuilder, rows: list[ir.Value]) -> ir.Value:
-    """The sums of as many vectors as each has lanes (a power of two from 4 on), in their order."""
+    """The sums of as many vectors as each has lanes (a power of two), in their order."""
     lanes = rows[0].type.count
+    if lanes == 2:
+        return _added(k, rows[0], rows[1], [(0, 2), (1, 3)])
     for _ in range(2):
         masks = [
             tuple(
