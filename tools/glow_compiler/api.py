@@ -11,7 +11,7 @@ from glow_backends.base import MOST_THREADS, Backend, cores, get_backend
 from glow_compiler.module_programs import ModulePrograms, bound_shapes
 from glow_compiler.onnx_model import OnnxModel
 from glow_compiler.onnx_programs import OnnxPrograms
-from glow_dialects.core.errors import GlowError, OpenSizes, ShapeError, UnsupportedError
+from glow_dialects.core.errors import OpenSizes, ShapeError, UnsupportedError
 from glow_runtime.compiler import Compiler
 from glow_runtime.executable import Executable, Specialize
 
@@ -50,7 +50,9 @@ def load(model: Any, shapes: Shapes | None = None) -> ModuleOp:
         init_net, predict_net = model  # pyright: ignore[reportUnknownVariableType]
         return import_caffe2(init_net, predict_net, dict(shapes or {}))
     if isinstance(model, str | Path) and not str(model).endswith(".onnx"):
-        return _read_mlir(Path(model))
+        from glow_compiler.mlir_file import read_mlir
+
+        return read_mlir(Path(model))
     from glow_dialects.core.symbols import Symbols
     from glow_frontends.onnx import import_model
 
@@ -71,25 +73,6 @@ def check_kind(model: Any) -> None:
             f"Caffe2 nets, not {type(model).__name__}"
             + ("; write it by torch.onnx.export(model, inputs, 'model.onnx') first" if torch else "")
         )
-
-
-def _read_mlir(path: Path) -> ModuleOp:
-    from xdsl.utils.exceptions import ParseError
-
-    from glow_dialects.parse import parse_module
-    from glow_runtime.weights import attach_weights
-    from glow_tools.context import tool_context
-
-    try:
-        module = parse_module(path.read_text(encoding="utf-8"), str(path), tool_context())
-    except OSError as error:
-        raise GlowError(f"{path}: {error.strerror or error}") from None
-    except UnicodeDecodeError:
-        raise GlowError(f"{path}: this is not text; ONNX models need the extension .onnx") from None
-    except ParseError as error:
-        raise GlowError(str(error).strip()) from None
-    attach_weights(module, path)
-    return module
 
 
 def compile(

@@ -77,9 +77,9 @@ class ModulePrograms(ProgramSource):
         """The module, read where it is a file."""
         if not isinstance(self._model, Path):
             return self._model
-        from glow_compiler.api import load
+        from glow_compiler.mlir_file import read_mlir
 
-        return load(self._model)
+        return read_mlir(self._model)
 
     def _described(self) -> _Facts:
         from glow_passes.graph.bind_sizes import symbols_of
