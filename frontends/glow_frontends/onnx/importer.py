@@ -25,6 +25,7 @@ from glow_frontends.onnx.emitter import Emitter, check_size
 from glow_frontends.onnx.errors import RuleError
 from glow_frontends.onnx.model import domain_of, initialized, load, opened, opsets, runtime_inputs, sort_nodes
 from glow_frontends.onnx.scope import Blocked, Scope, Session, initializers
+from glow_frontends.onnx.signature import size_name
 from glow_frontends.onnx.tensors import numpy_type
 from glow_frontends.onnx.values import AnyValue, BoundedValue, Value
 
@@ -245,8 +246,8 @@ def bind_shapes(
         dims = info.type.tensor_type.shape.dim
         if sizes is not None and info.type.tensor_type.HasField("shape") and len(dims) == len(sizes):
             for dim, size in zip(dims, sizes, strict=True):
-                if dim.dim_param:
-                    symbols.setdefault(dim.dim_param, whole(size))
+                if size_name(dim):
+                    symbols.setdefault(size_name(dim), whole(size))
     out: dict[str, tuple[tuple[int, ...], np.dtype]] = {}
     for info in inputs:
         try:
@@ -286,9 +287,9 @@ def _bind(
         fixed = dim.dim_value if dim.HasField("dim_value") and dim.dim_value >= 0 else None
         size = whole(sizes[index]) if sizes is not None else fixed
         if size is None:
-            size = symbols.get(dim.dim_param)
+            size = symbols.get(size_name(dim))
         if size is None and opened is not None:
-            size = _open_size(dim.dim_param or f"{name}.{index}", opened)
+            size = _open_size(size_name(dim) or f"{name}.{index}", opened)
         if size is None:
             raise ShapeError(f"input '{name}' is {text}: dimension {index} is unbound")
         if fixed is not None and size != fixed:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from onnx import GraphProto, ModelProto, NodeProto, ValueInfoProto
+from onnx import GraphProto, ModelProto, NodeProto, TensorShapeProto, ValueInfoProto
 
 from glow_frontends.onnx.model import default_inputs, runtime_inputs, subgraphs, uses
 from glow_frontends.onnx.tensors import numpy_type
@@ -71,6 +71,11 @@ class Argument:
     names: tuple[str, ...] = ()
 
 
+def size_name(dim: TensorShapeProto.Dimension) -> str:
+    """The name of a dimension, "" where it has none: "?" is how tools write that they know nothing of it."""
+    return "" if dim.dim_param == "?" else dim.dim_param
+
+
 def _argument(info: ValueInfoProto) -> Argument:
     if info.type.WhichOneof("value") != "tensor_type":
         return Argument(info.name, (), np.dtype(object), "other")
@@ -80,7 +85,7 @@ def _argument(info: ValueInfoProto) -> Argument:
     )
     ranked = "tensor" if kind.HasField("shape") else "unranked"
     return Argument(
-        info.name, dims, numpy_type(kind.elem_type), ranked, tuple(d.dim_param for d in kind.shape.dim)
+        info.name, dims, numpy_type(kind.elem_type), ranked, tuple(map(size_name, kind.shape.dim))
     )
 
 
