@@ -15,7 +15,7 @@ from glow_tools.machines import machine_for
 
 #: `make machines` takes every sample everywhere.
 EVERY = os.environ.get("GLOW_EVERY_CARD")
-WHOLE = ("cortex-a72", "wasm32")  # libgcc 12 has no halves for RISC-V
+WHOLE = ("cortex-a72", "riscv64", "wasm32")
 FEW = ("conv", "conv_transpose", "matmul", "quantized_conv", "softmax", "layer_norm", "lstm", "max_pool")
 
 

@@ -51,6 +51,27 @@ define i16 @__truncsfhf2(float %f) {
   ret i16 %result
 }
 """
+#: The same where halves come and go in registers of floats, whose other bits are ones.
+_HALVES_IN_FLOATS = (
+    _HALVES.replace("define float @__extendhfsf2", "define internal float @widened")
+    .replace("define i16 @__truncsfhf2", "define internal i16 @narrowed")
+    + """
+define weak hidden float @__extendhfsf2(float %boxed) {
+  %bits = bitcast float %boxed to i32
+  %half = trunc i32 %bits to i16
+  %result = call float @widened(i16 %half)
+  ret float %result
+}
+
+define weak hidden float @__truncsfhf2(float %f) {
+  %half = call i16 @narrowed(float %f)
+  %bits = zext i16 %half to i32
+  %boxed = or i32 %bits, -65536
+  %result = bitcast i32 %boxed to float
+  ret float %result
+}
+"""
+)
 
 
 def _extreme(name: str, kind: str, test: str) -> str:
@@ -102,7 +123,8 @@ def library_text(target: CpuTarget) -> str:
     head = f'target triple = "{target.triple}"\n'
     if target.triple.startswith("wasm"):
         return head + _HALVES + "".join(_EXTREMES)
-    return head + (_ROUNDINGS if "-none-" in target.triple else "")
+    halves = _HALVES_IN_FLOATS if target.triple.startswith("riscv64") else ""  # libgcc has them since 13
+    return head + halves + (_ROUNDINGS if "-none-" in target.triple else "")
 
 
 NAMES = {"__extendhfsf2", "__truncsfhf2", "fmaxf", "fminf", "fmax", "fmin", "roundevenf", "roundeven"}

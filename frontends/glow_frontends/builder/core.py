@@ -124,7 +124,7 @@ class Operators:
     def __init__(self, builder: Builder) -> None:
         self.builder = builder
         #: The sizes that differ from call to call.
-        self.sizes = Symbols()
+        self.symbols = Symbols()
 
     def value(self, x: Like, like: Value | None = None) -> Value:
         """`x` as a value; a number gets the element type of `like`."""
@@ -194,7 +194,7 @@ class Operators:
                 converted.append(self.value(operand, first).ssa)  # pyright: ignore[reportArgumentType]
         try:
             # Operators are verified again for the sizes of a call: what they ask now decides nothing.
-            with self.sizes.conditions.provisional():
+            with self.symbols.conditions.provisional():
                 op = kind(*converted, results=results, **properties)
                 op.verify()
         except VerifyException as error:

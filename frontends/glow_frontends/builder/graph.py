@@ -63,8 +63,8 @@ class GraphBuilder(Math, Shapes, Networks):
 
         ShapeError where no number meets the limits, and for a name that has a size already.
         """
-        made = self.sizes.declare(name, least, inf if most is None else most, multiple_of)
-        self.module.attributes[SYMBOLS] = SymbolsAttr(self.sizes.conditions)
+        made = self.symbols.declare(name, least, inf if most is None else most, multiple_of)
+        self.module.attributes[SYMBOLS] = SymbolsAttr(self.symbols.conditions)
         return made
 
     def placeholder(
@@ -81,17 +81,17 @@ class GraphBuilder(Math, Shapes, Networks):
         if is_open(dims) and kind != "input":
             raise ShapeError(f"placeholder '{name}': shape {tuple(shape)}; sizes of a {kind} are numbers")
         if is_open(dims):
-            self.module.attributes[SYMBOLS] = SymbolsAttr(self.sizes.conditions)
+            self.module.attributes[SYMBOLS] = SymbolsAttr(self.symbols.conditions)
         placeholder = PlaceholderOp.of(self._symbol(name), tensor(dims, element_type(dtype)), kind)
         return self._read(placeholder, name)
 
     def _dimension(self, name: str, size: object, shape: Sequence[object]) -> int:
         """A size of a placeholder."""
         try:
-            made = self.sizes.size(size) if isinstance(size, str) else size
+            made = self.symbols.size(size) if isinstance(size, str) else size
         except ShapeError as error:
             raise ShapeError(f"placeholder '{name}': {error}") from None
-        own = isinstance(made, Extent) and made.conditions is self.sizes.conditions
+        own = isinstance(made, Extent) and made.conditions is self.symbols.conditions
         if not own and not (isinstance(made, int | np.integer) and 0 <= int(made) <= MOST):
             raise ShapeError(
                 f"placeholder '{name}': shape {tuple(shape)}; sizes are not negative, names, or of this graph"

@@ -2,7 +2,7 @@
 
 // A backend that is to be scheduled for says what its instructions cost.
 // CHECK: error: backend cpu does not say what glow_instr.relu costs
-glow.placeholder @x input : tensor<4xf32>
+glow.placeholder @x state : tensor<4xf32>
 glow_instr.func @main declare {
   %x = glow_instr.weight @x mutable : memref<4xf32>
 } program {
