@@ -15,7 +15,7 @@ MODELS = $$($(BIN)/python -c 'import tomllib; \
   print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["models"])')
 
 .PHONY: help setup peers test quick pytest-quick demo lint typecheck imports pytest filecheck bench docs hunt \
-	hunt-expressions hunt-orders mutants machines
+	hunt-expressions hunt-orders mutants machines emulators
 
 help:
 	@echo "setup      virtual environment in $(VENV) with the project and its test tools"
@@ -32,6 +32,7 @@ help:
 	@echo "hunt-expressions  20,000 (COUNT=...) random expressions of NumPy on both backends"
 	@echo "hunt-orders  50,000 (COUNT=...) random orders of passes, on cards and random graphs"
 	@echo "mutants    passes (FILES=...) with one change each: which of them no test notices"
+	@echo "emulators  emulators and linkers of other processors, where Debian's packages can be installed"
 	@echo "machines   every operator in emulators of other processors and in Node"
 	@echo "docs       the documents and the reference as a site in build/site"
 	@echo "bench      our time, memory and error beside the installed peers"
@@ -42,6 +43,15 @@ $(BIN)/.ready: pyproject.toml
 	touch $@
 
 setup: $(BIN)/.ready
+
+# Without them tests on other processors are skipped.
+EMULATORS := qemu-user qemu-system-arm gcc-aarch64-linux-gnu libc6-dev-arm64-cross gcc-riscv64-linux-gnu \
+  libc6-dev-riscv64-cross gcc-arm-linux-gnueabihf libc6-dev-armhf-cross gcc-arm-none-eabi libnewlib-arm-none-eabi lld
+
+emulators:
+	@if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	  apt-get -qq update && apt-get -qq install -y --no-install-recommends $(EMULATORS) >/dev/null; \
+	else echo "emulators: install $(EMULATORS)"; fi
 
 # Each of them may be missing: the tests that want it are skipped, which is said here and by pytest.
 peers: setup
