@@ -30,7 +30,7 @@ glow.func @second training {
 // -----
 
 // expected-error@unknown {{Redefinition of symbol "x"}}
-// ERROR: error: {{.*}}the program is not valid: glow.placeholder: Redefinition of symbol "x"
+// ERROR: error: {{.*}}the program is not valid: glow.constant: Redefinition of symbol "x"
 glow.placeholder @x input : tensor<2xf32>
 glow.constant @x = dense<1.0> : tensor<2xf32>
 
