@@ -226,7 +226,7 @@ def _weighted(value: SSAValue, weights: Array, tap: Taps, b: Builder) -> SSAValu
     return b(MulOp(value, b.constant(along)))
 
 
-def taps(op: Any, shape: Sequence[int]) -> list[Taps]:
+def taps(op: ResizeBaseOp, shape: Sequence[int]) -> list[Taps]:
     """The sampled axes of a resize node or instruction for an input of `shape`; others are copied."""
     scales, sizes = op.scales, op.sizes
     cropped = op.coordinate_transformation_mode == "tf_crop_and_resize"
@@ -243,7 +243,7 @@ def taps(op: Any, shape: Sequence[int]) -> list[Taps]:
     return out
 
 
-def repeats(op: Any, scale: float) -> int:
+def repeats(op: ResizeBaseOp, scale: float) -> int:
     """f where an axis of any size has each of its elements f times in a row, else 0."""
     factor = int(scale) if scale == int(scale) else 0
     if op.mode != "nearest" or not factor or op.coordinate_transformation_mode == "tf_crop_and_resize":
@@ -257,7 +257,7 @@ _TRIED = (1, 2, 5, 17)
 """Sizes that show whether places depend on the size of an axis."""
 
 
-def _axis(op: Any, axis: int, size: int, new_size: int, scale: float) -> Taps:
+def _axis(op: ResizeBaseOp, axis: int, size: int, new_size: int, scale: float) -> Taps:
     place = _coordinates(op, axis, size, new_size, scale)
     outside = None
     if op.coordinate_transformation_mode == "tf_crop_and_resize":
@@ -268,7 +268,7 @@ def _axis(op: Any, axis: int, size: int, new_size: int, scale: float) -> Taps:
     return Taps(axis, *_filtered(op, place, size, scale), outside)
 
 
-def _coordinates(op: Any, axis: int, size: int, new_size: int, scale: float) -> np.ndarray:
+def _coordinates(op: ResizeBaseOp, axis: int, size: int, new_size: int, scale: float) -> np.ndarray:
     """Where in the input each result of an axis is sampled."""
     place = np.arange(new_size, dtype=np.float64)
     length = scale * size  # of the result before it was made whole
@@ -302,7 +302,7 @@ _NEAREST: dict[str, Callable[[np.ndarray], np.ndarray]] = {
 }
 
 
-def _filtered(op: Any, place: np.ndarray, size: int, scale: float) -> tuple[np.ndarray, np.ndarray]:
+def _filtered(op: ResizeBaseOp, place: np.ndarray, size: int, scale: float) -> tuple[np.ndarray, np.ndarray]:
     """(indices, weights) of linear and cubic sampling; the input's edges are repeated outside it."""
     cubic = op.mode == "cubic"
     shrink = min(scale, 1.0) if op.antialias and scale else 1.0  # 0: of a result without elements
@@ -329,7 +329,7 @@ def _cubic(distance: np.ndarray, a: float) -> np.ndarray:
     return np.where(x <= 1, near, np.where(x < 2, far, 0.0))
 
 
-def resized(op: Any, input: Array) -> Array:
+def resized(op: ResizeBaseOp, input: Array) -> Array:
     """The values of glow.resize, in the widened element type."""
     x = input
     sampled = taps(op, input.shape)

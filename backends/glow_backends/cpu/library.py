@@ -53,8 +53,9 @@ define i16 @__truncsfhf2(float %f) {
 """
 #: The same where halves come and go in registers of floats, whose other bits are ones.
 _HALVES_IN_FLOATS = (
-    _HALVES.replace("define float @__extendhfsf2", "define internal float @widened")
-    .replace("define i16 @__truncsfhf2", "define internal i16 @narrowed")
+    _HALVES.replace("define float @__extendhfsf2", "define internal float @widened").replace(
+        "define i16 @__truncsfhf2", "define internal i16 @narrowed"
+    )
     + """
 define weak hidden float @__extendhfsf2(float %boxed) {
   %bits = bitcast float %boxed to i32

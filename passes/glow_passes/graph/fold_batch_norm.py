@@ -5,11 +5,10 @@ conv(x, w) * s + t  ->  conv(x, w * s, t)
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from xdsl.ir import SSAValue
 
+from glow_dialects.core.graph_op import GraphOp
 from glow_dialects.core.types import Array, dtype_of, shape_of
 from glow_dialects.ops.arithmetic import AddOp, MulOp
 from glow_dialects.ops.batch_norm import BatchNormOp, along
@@ -21,7 +20,7 @@ from glow_passes.graph.linear import channel_vector, linear_of, plain_properties
 from glow_passes.graph.match import is_known
 
 
-def _affine(op: Any, r: Rewriter) -> tuple[Array, Array] | None:
+def _affine(op: BatchNormOp, r: Rewriter) -> tuple[Array, Array] | None:
     """(factor, offset) of a batch normalisation whose vectors are known."""
     arrays = [r.array(v) for v in (op.scale, op.bias, op.mean, op.variance)]
     if any(a is None for a in arrays):
@@ -104,7 +103,7 @@ def multiply_before_linear(op: ConvOp | FullyConnectedOp | MatmulOp, r: Rewriter
     return r(type(op)(product.lhs, scaled_filter, *op.operands[2:], **plain_properties(op)))
 
 
-def _scale_inputs(op: Any, factor: Array, weights: Array) -> Array | None:
+def _scale_inputs(op: GraphOp, factor: Array, weights: Array) -> Array | None:
     if factor.size == 1:
         return weights * factor.reshape(())
     rank = len(shape_of(op.operands[0]))

@@ -24,7 +24,7 @@ def _number(value: SSAValue, r: Rewriter) -> float | None:
     return r.uniform(value) if is_known(value, r) else None
 
 
-def moved_splat(op: Any, r: Rewriter) -> SSAValue | None:
+def moved_splat(op: GraphOp, r: Rewriter) -> SSAValue | None:
     """reshape(splat), concat(splat, splat), ... -> splat."""
     if not op.operands or not is_known(op.operands[0], r) or 0 in shape_of(op.results[0]):
         return None

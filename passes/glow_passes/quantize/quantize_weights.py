@@ -17,6 +17,7 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp, f32
 from xdsl.ir import SSAValue
 
+from glow_dialects.core.graph_op import GraphOp
 from glow_dialects.core.types import Array, element_of, present
 from glow_dialects.ops.arithmetic import AddOp
 from glow_dialects.ops.dequantize_blocks import DequantizeBlocksOp
@@ -69,7 +70,7 @@ def weighted(function: FuncOp) -> Iterator[tuple[SSAValue, str]]:
                 yield op.operands[0], name
 
 
-def few_bits(op: Any, r: Rewriter, form: Form, importance: Mapping[str, Array]) -> SSAValue | None:
+def few_bits(op: GraphOp, r: Rewriter, form: Form, importance: Mapping[str, Array]) -> SSAValue | None:
     """fully_connected(x, w, b) with constant weights -> a product by codes."""
     x, w = op.operands[0], op.operands[1]
     if element_of(x) != f32 or op.predicate is not None or is_known(x, r) or not is_known(w, r):

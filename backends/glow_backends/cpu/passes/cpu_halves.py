@@ -26,25 +26,27 @@ from glow_dialects.ops.logic import BitwiseAndOp, ShiftLeftOp, ShiftRightOp
 from glow_dialects.ops.quantize import quantized_type
 from glow_dialects.ops.quantized_conv import QuantizedConvOp
 from glow_dialects.ops.quantized_fully_connected import QuantizedFullyConnectedOp
-from glow_dialects.ops.requantize import scale_of, stored_limits, zero_of
+from glow_dialects.ops.requantize import RequantizingOp, scale_of, stored_limits, zero_of
 from glow_dialects.ops.unary_math import RoundOp
 from glow_passes.contract import GraphPass
 from glow_passes.graph.driver import Pattern, Rewriter, rewrite
 from glow_passes.graph.linear import plain_properties
 
 
-def conv(op: Any, r: Rewriter) -> SSAValue | None:
+def conv(op: QuantizedConvOp, r: Rewriter) -> SSAValue | None:
     """quantized_conv of 16-bit integers, along one or two axes."""
     axis = len(shape_of(op.input)) - 1 if op.layout == "NHWC" else 1
     return _halves(op, op.filter, axis, r) if len(shape_of(op.input)) in (3, 4) else None
 
 
-def fully_connected(op: Any, r: Rewriter) -> SSAValue | None:
+def fully_connected(op: QuantizedFullyConnectedOp, r: Rewriter) -> SSAValue | None:
     """quantized_fully_connected of 16-bit integers."""
     return _halves(op, op.weights, 1, r)
 
 
-def _halves(op: Any, weights: SSAValue, axis: int, r: Rewriter) -> SSAValue | None:
+def _halves(
+    op: QuantizedConvOp | QuantizedFullyConnectedOp, weights: SSAValue, axis: int, r: Rewriter
+) -> SSAValue | None:
     source, to = quantized_type(op.input), element_of(op.result)
     known = [r.array(v) for v in (weights, *present(op.bias))]
     narrow = source.storage.width.data != 16 or quantized_type(weights).storage.width.data != 8
@@ -85,7 +87,9 @@ def _halves(op: Any, weights: SSAValue, axis: int, r: Rewriter) -> SSAValue | No
     return r(BitCastOp(wide(inside, name), results=op.result.type))
 
 
-def _fits(weights: np.ndarray, op: Any, source: UniformQuantizedType, bias: np.ndarray | None) -> bool:
+def _fits(
+    weights: np.ndarray, op: RequantizingOp, source: UniformQuantizedType, bias: np.ndarray | None
+) -> bool:
     """Whether 32 bits hold every sum of products and bias, whatever the input is."""
     zero = zero_of(source)
     furthest = max(32767 - zero, 32768 + zero)
