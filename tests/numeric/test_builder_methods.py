@@ -190,7 +190,10 @@ TABLE: dict[str, Case] = {
 }  # fmt: skip
 
 #: What every operator is inserted with, and methods that other tests are about.
-COMMON = {*"array insert one placeholder predicated save size trainable update value".split()}
+COMMON = {"array", "insert", "one", "placeholder", "predicated", "save", "size", "trainable"} | {
+    "update",
+    "value",
+}
 
 
 def computed(build: Callable[..., Any], inputs: Sequence[Array]) -> Array:
