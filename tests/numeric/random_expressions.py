@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 
 #: Expressions of operands A and B and of written numbers: I an axis, K a small int, F a float, S a slice.
-#: Left out is what NumPy leaves open: 1 / 0 of ints, signs of NaN, percentiles of ints that overflow.
+#: Left out is what NumPy leaves open: 1 / 0 of ints, signs of NaN, percentiles of ints that overflow; and
+#: floor_divide of two bools without axes, which are Python's here and give an int, int8 in NumPy.
 FORMS = """
 A + B|A - B|A * B|A / B|A // B|A % B|(A + 0) ** 2|(A + 0) ** K|2 ** A|A ** 0.5|-A|+A|abs(A)|A @ B|~A|A + K
 A - F|K - A|A * F|F * A|A / F|A / K|F / A|A // K|A % K|A // F|A % F|K % A|A < B|A <= B|A == B|A != B|A > F
@@ -23,11 +24,11 @@ np.cbrt(A)|np.abs(A)|np.sign(A)|np.floor(A)|np.ceil(A)|np.trunc(A)|np.rint(A)|np
 np.reciprocal(A + (A == 0))|np.negative(A)|np.exp2(A)|np.arctan(A)|np.arcsin(A)|np.arccos(A)
 np.sinh(A)|np.cosh(A)|np.arctan2(A, B)|np.hypot(A, B)|np.logaddexp(A, B)|np.isnan(A)|np.isfinite(A)
 np.isinf(A)|np.maximum(A, B)|np.minimum(A, B)|np.fmax(A, B)|np.fmin(A, B)|np.power(A, K)|np.mod(A, B)
-np.remainder(A, K)|np.fmod(A, F)|np.floor_divide(A, B)|np.where(A > F, A, B)|np.where(A > B, B, F)
+np.remainder(A, K)|np.fmod(A, F)|np.floor_divide(A + 0, B)|np.where(A > F, A, B)|np.where(A > B, B, F)
 np.where(A, B, K)|np.clip(A, F, K)|np.clip(A, -1, 1)|np.minimum(A, K)|np.maximum(A, F)
-np.logical_and(A, B)|np.logical_or(A, B)|np.logical_not(A)|np.copysign(A, np.nan_to_num(B))|np.heaviside(A, F)
-np.nan_to_num(A)|np.add(A, B)|np.multiply(A, K)|np.subtract(A, B)|np.sum(A)|np.sum(A, axis=I)
-np.sum(A, axis=I, keepdims=True)|A.sum()|A.sum(axis=I)|np.prod(A, axis=I)|np.prod(A)|np.mean(A)
+np.logical_and(A, B)|np.logical_or(A, B)|np.logical_not(A)|np.copysign(A, F)|np.heaviside(A, F)
+np.copysign(F, A * 0 + K)|np.nan_to_num(A)|np.add(A, B)|np.multiply(A, K)|np.subtract(A, B)|np.sum(A)
+np.sum(A, axis=I)|np.sum(A, axis=I, keepdims=True)|A.sum()|A.sum(axis=I)|np.prod(A, axis=I)|np.prod(A)|np.mean(A)
 np.mean(A, axis=I)|A.mean(axis=I, keepdims=True)|np.max(A)|np.max(A, axis=I)|A.min(axis=I)|A.max()
 np.min(A, axis=I, keepdims=True)|np.var(A)|np.var(A, axis=I)|A.std(axis=I)|np.std(A, ddof=1)
 np.ptp(A, axis=I)|np.argmax(A)|np.argmax(A, axis=I)|A.argmin(axis=I)|np.any(A, axis=I)|np.all(A)

@@ -405,16 +405,22 @@ def _nan_to_num(u: Unit, x: SSAValue, nan: float) -> SSAValue:
 
 def _nan_reduced(kind: str, value: float) -> Maker:
     def make(u: Unit, a: SSAValue, axis: Axes, keepdims: bool) -> SSAValue:
-        whole = summands(u, a) if kind in ("sum", "prod") else counted(u, a)
+        extreme = kind in ("max", "min")
+        whole = counted(u, a) if extreme else summands(u, a)
         result = reduced(u, kind, filled(u, whole, value), axis, keepdims)
-        return u.cast(result, i1) if whole is not a and kind in ("max", "min") else result
+        if extreme and is_float(element_of(a)):
+            kept = _kept(u, a, axis, keepdims)
+            nothing = u.op("cmp_eq", kept, u.b.scalar(0, kept))
+            return u.op("select", nothing, u.b.scalar(math.nan, result), result)
+        return u.cast(result, i1) if whole is not a and extreme else result
 
     return make
 
 
-def _kept(u: Unit, a: SSAValue, axis: Axes) -> SSAValue:
+def _kept(u: Unit, a: SSAValue, axis: Axes, keepdims: bool = True) -> SSAValue:
     """How many elements are no NaN."""
-    return reduced(u, "sum", u.op("select", u.op("is_nan", a), u.b.scalar(0, a), u.b.splat(1, a)), axis, True)
+    ones = u.op("select", u.op("is_nan", a), u.b.scalar(0, a), u.b.splat(1, a))
+    return reduced(u, "sum", ones, axis, keepdims)
 
 
 def _nan_mean(u: Unit, a: SSAValue, axis: Axes, keepdims: bool) -> SSAValue:
