@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import cProfile
 from collections.abc import Callable
 from typing import Any
 
@@ -116,3 +117,63 @@ def test_fill_that_was_quantised() -> None:
             net.run({"x": x})["y"], np.asarray(session.run(None, {"x": x})[0]), atol=1e-6
         )
         assert not net.report().notes.get("host")
+
+
+INPUTS = ("k", "v", "sum", "weight", "top")
+
+
+def _weighted_sums(steps: int) -> onnx.ModelProto:
+    """The recurrence of RWKV, unrolled: weighted sums of past values; every value is rounded to bytes."""
+    nodes: list[onnx.NodeProto] = []
+
+    def rounded(value: str) -> str:
+        nodes.append(helper.make_node("QuantizeLinear", [value, "scale", "zero"], [f"{value}.q"]))
+        nodes.append(helper.make_node("DequantizeLinear", [f"{value}.q", "scale", "zero"], [f"{value}.dq"]))
+        return f"{value}.dq"
+
+    def make(op: str, *reads: str) -> str:
+        nodes.append(helper.make_node(op, reads, [f"{len(nodes)}"]))
+        return rounded(nodes[-1].output[0])
+
+    k, v, total, weight, top = [rounded(name) for name in INPUTS]
+    for _ in range(steps):
+        key = make("Mul", k, "decay")
+        most = make("Max", top, key)
+        old, new = make("Exp", make("Sub", top, most)), make("Exp", make("Sub", key, most))
+        total = make("Add", make("Mul", old, total), make("Mul", new, v))
+        weight = make("Add", make("Mul", old, weight), new)
+        k, v, top = make("Add", k, total), make("Mul", v, weight), make("Add", most, key)
+    known = {"scale": np.float32(0.02), "zero": np.int8(0), "decay": np.float32(0.5)}
+    weights = [numpy_helper.from_array(np.asarray(array), key) for key, array in known.items()]
+    infos = [helper.make_tensor_value_info(name, TensorProto.FLOAT, (1, 16)) for name in (*INPUTS, v)]
+    graph = helper.make_graph(nodes, "g", infos[:-1], infos[-1:], weights)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
+def _calls(model: onnx.ModelProto) -> int:
+    """How many calls of functions it takes to make integer operators of a model."""
+    module = glow.load(model).clone()
+    profile = cProfile.Profile()
+    profile.runcall(PassRunner(context()).run, module, match_integers())
+    return sum(entry.callcount for entry in profile.getstats())
+
+
+def test_work_grows_as_the_model_does() -> None:
+    """Where no byte alone decides, the search for one costs the same at every operator."""
+    short, long = _calls(_weighted_sums(10)), _calls(_weighted_sums(20))
+    assert long < 2.5 * short
+
+
+def test_recurrence_of_bytes_is_exact() -> None:
+    """Values that several bytes decide about stay integer operators, which compute what onnxruntime does."""
+    model = _weighted_sums(4)
+    onnx.checker.check_model(model)
+    r = np.random.default_rng(0)
+    feeds = {name: r.normal(0, 1, (1, 16)).astype(np.float32) for name in INPUTS}
+    options = ort.SessionOptions()
+    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+    session = ort.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    want: Any = session.run(None, feeds)[0]
+    for backend in ("cpu", "interpreter"):
+        have = next(iter(glow.compile(model, backend=backend).run(feeds).values()))
+        assert np.abs(have - want).max() < 0.021 and np.mean(have != want) < 0.1

@@ -57,6 +57,8 @@ class Rewriter(Builder):
     def __init__(self, symbols: Symbols) -> None:
         self.symbols = symbols
         self.inserted: list[Operation] = []
+        #: Numbers in the order of the block, of the operations that have one.
+        self.places: dict[Operation, float] = {}
 
     def start(self, root: Operation) -> None:
         """Insert before `root` from now on."""
@@ -68,7 +70,24 @@ class Rewriter(Builder):
         assert block is not None
         block.insert_op_before(op, self.root)
         self.inserted.append(op)
+        self._place(op)
         return op
+
+    def _place(self, op: Operation) -> None:
+        """Number a new operation between its neighbours, where there is a number between theirs."""
+        high = self.places.get(self.root)
+        if high is None:
+            return
+        low = high - 2 if op.prev_op is None else self.places.get(op.prev_op, high)
+        if low < (middle := (low + high) / 2) < high:
+            self.places[op] = middle
+
+    def last(self, ops: Sequence[_O]) -> _O:
+        """The operation that stands last in the block, by numbers: xDSL would walk through the block."""
+        if any(op not in self.places for op in ops):
+            assert self.root.parent is not None
+            self.places = {op: float(i) for i, op in enumerate(self.root.parent.ops)}
+        return max(ops, key=self.places.__getitem__)
 
     def array(self, value: SSAValue) -> Array | None:
         """The compile-time contents of a value, None where it is computed at run time."""

@@ -61,21 +61,26 @@ def _array(value: SSAValue, known: dict[SSAValue, Array], r: Rewriter) -> Array:
 def _cone(op: GraphOp, r: Rewriter) -> tuple[SSAValue, list[GraphOp]] | None:
     """The nearest stored value that alone decides about a result, and the operators between, in order."""
     cone: list[GraphOp] = []
-    open_values: list[SSAValue] = list(op.results)
-    while not cone or len(open_values) > 1 or not is_byte(open_values[0]):
-        following = _last(open_values, op)
-        if following is None or len(cone) == MOST:
+    result = op.results[0]
+    makers: dict[SSAValue, GraphOp | None] = {result: _maker(result)}
+    while not cone or len(makers) > 1 or not is_byte(next(iter(makers))):
+        open_ops = [maker for maker in makers.values() if maker is not None]
+        if not open_ops or len(cone) == MOST:
             return None
+        following = r.last(open_ops)
         cone.append(following)
-        open_values.remove(following.results[0])
+        del makers[following.results[0]]
         for value in following.operands:
-            if not _is_known(value, following, r) and value not in open_values:
-                open_values.append(value)
-        if not open_values or any(shape_of(v) != shape_of(op.results[0]) for v in open_values):
+            if value in makers or _is_known(value, following, r):
+                continue
+            makers[value] = _maker(value)
+            if shape_of(value) != shape_of(result) or not (makers[value] or is_byte(value)):
+                return None
+        if not makers:
             return None
     if all(_is_simple(each) for each in cone):
         return None
-    return open_values[0], cone[::-1]
+    return next(iter(makers)), cone[::-1]
 
 
 def _is_simple(op: GraphOp) -> bool:
@@ -83,21 +88,12 @@ def _is_simple(op: GraphOp) -> bool:
     return isinstance(op, QuantizeOp | DequantizeOp | RescaleOp) or op.clamp_limits() is not None
 
 
-def _last(values: list[SSAValue], root: GraphOp) -> GraphOp | None:
-    """The operator that makes the last of some values; None where any real one is made otherwise."""
-    last: GraphOp | None = None
-    for value in values:
-        owner = value.owner
-        if not isinstance(owner, GraphOp) or not _is_elementwise(owner):
-            if not is_byte(value):
-                return None
-        elif last is None or (owner is not last and last.is_before_in_block(owner)):
-            last = owner
-    return last
-
-
-def _is_elementwise(op: GraphOp) -> bool:
-    return (op.DATA_PARALLEL or op.PARALLEL_BY_TYPE) and len(op.results) == 1 and op.predicate is None
+def _maker(value: SSAValue) -> GraphOp | None:
+    """The element-wise operator that makes a value, if one does."""
+    op = value.owner
+    if not isinstance(op, GraphOp) or len(op.results) != 1 or op.predicate is not None:
+        return None
+    return op if op.DATA_PARALLEL or op.PARALLEL_BY_TYPE else None
 
 
 def _is_known(value: SSAValue, reader: GraphOp, r: Rewriter) -> bool:

@@ -108,9 +108,8 @@ def step_after(op: GraphOp, r: Rewriter) -> SSAValue | None:
     kernels = [(k, own) for own, _ in sides if (k := _kernel(operands[own]))]
     if not kernels:
         return None
-    if len(kernels) == 2 and kernels[0][0].is_before_in_block(kernels[1][0]):
-        kernels.reverse()  # the later one: its sums wait for nothing that is not there
-    kernel, own = kernels[0]
+    kernel = r.last([k for k, _ in kernels])  # its sums wait for nothing that is not there
+    own = next(own for k, own in kernels if k is kernel)
     return r(fused(kernel, op, own))
 
 
