@@ -18,12 +18,12 @@ from xdsl.ir import Operation
 from xdsl.passes import ModulePass
 from xdsl.printer import Printer
 
+from glow_dialects.core.times import Times
 from glow_passes.analysis import Kept, keeping
 from glow_passes.changes import Snapshot
 from glow_passes.contract import check_order, preserved
 from glow_passes.failure import named_failure
 from glow_passes.listing import Listing, difference
-from glow_passes.timing import Times
 
 When = Literal["never", "before", "after", "changed", "diff", "failure"]
 #: Told of each pass: its name and options, seconds, those of verification, whether it changed anything.

@@ -97,7 +97,7 @@ class Executable:
         return self._program(fixed, values or {}, alone=True)
 
     def prepare(self, shapes: Shapes, values: Mapping[str, Array] | None = None) -> Program:
-        """The program that a call of these input shapes runs, compiled if there is none."""
+        """The program that a call of these input shapes runs; ShapeError for wrong ones."""
         return self._program({n: tuple(int(d) for d in s) for n, s in shapes.items()}, values or {})
 
     def _program(

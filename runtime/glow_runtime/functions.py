@@ -14,6 +14,7 @@ from xdsl.dialects.builtin import ModuleOp
 from glow_backends.base import Backend, get_backend
 from glow_backends.interpreter.functions import Machine
 from glow_dialects.core.errors import UnknownNumberError, UnsupportedError, internal
+from glow_dialects.core.quiet_gc import quiet_gc
 from glow_dialects.fn.domain import (
     BOOL,
     FLOAT,
@@ -34,7 +35,7 @@ from glow_passes.fn.inference import infer
 from glow_passes.fn.optimize import optimize_functions
 from glow_passes.fn.specialize import Instance, Specializer
 from glow_passes.fn.unrolling import deep
-from glow_runtime.lowering import lower, quiet_gc
+from glow_runtime.lowering import lower
 
 if TYPE_CHECKING:
     from glow_backends.cpu.functions.native import NativeFunction

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import gc
 import time
-from collections.abc import Callable, Generator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
@@ -13,6 +11,7 @@ from xdsl.passes import ModulePass
 
 from glow_backends.base import Backend
 from glow_backends.phases import phases
+from glow_dialects.core.quiet_gc import quiet_gc
 from glow_dialects.dialects import context
 from glow_passes.contract import check_order
 from glow_passes.pipeline import PassRunner
@@ -20,18 +19,6 @@ from glow_passes.pipeline import PassRunner
 Progress = Callable[[str], None]
 #: Names and passes of phases, in order.
 Phases = Sequence[tuple[str, Sequence[ModulePass]]]
-
-
-@contextmanager
-def quiet_gc() -> Generator[None]:
-    """Python's garbage collector paused: compiling makes many objects and drops few."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
 
 
 def lower(

@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any, overload
 import numpy as np
 
 from glow_dialects.core.errors import BindingError, UnsupportedError
+from glow_dialects.core.quiet_gc import quiet_gc
 from glow_dialects.fn.domain import NotNative
 from glow_dialects.fn.record import Record, items_of, names_of
 from glow_runtime.functions import FunctionProgram, Value, type_of
-from glow_runtime.lowering import quiet_gc
 
 if TYPE_CHECKING:
     import inspect

@@ -48,7 +48,7 @@ class OnnxPrograms(ProgramSource):
         backend = self._compiler.backend
         program = None if key is None else backend.recall(key)
         if program is None:
-            from glow_runtime.lowering import quiet_gc
+            from glow_dialects.core.quiet_gc import quiet_gc
 
             with quiet_gc():
                 program = self._planned(shapes, values)
@@ -70,7 +70,7 @@ class OnnxPrograms(ProgramSource):
 
     def _open(self, shapes: Mapping[str, tuple[int, ...]], values: dict[str, Array]) -> Program | None:
         """A program for any size, compiled."""
-        from glow_runtime.lowering import quiet_gc
+        from glow_dialects.core.quiet_gc import quiet_gc
 
         with quiet_gc():
             stage = self._plan(frozenset(self._replaced(shapes))).first(shapes, values)

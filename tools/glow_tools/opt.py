@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from xdsl.dialects.builtin import ModuleOp
     from xdsl.passes import ModulePass
 
+    from glow_dialects.core.times import Times
     from glow_passes.instrumentation import Watcher
-    from glow_passes.timing import Times
     from glow_runtime.page.recording import Recording
     from glow_tools.validate import Validator
 
@@ -132,7 +132,7 @@ def _run(a: argparse.Namespace) -> int:
 
         raise GlowError(f"{a.output}: glow-opt prints programs as text; glow-translate writes ONNX models")
     if not (a.split_input_file or a.verify_diagnostics):
-        from glow_runtime.lowering import quiet_gc
+        from glow_dialects.core.quiet_gc import quiet_gc
 
         with quiet_gc():
             write_text(a.output, _one(a, None))
@@ -164,7 +164,7 @@ def _passes(a: argparse.Namespace) -> list[ModulePass]:
 
 def _one(a: argparse.Namespace, part: str | None) -> str:
     """The output for one program: the file, or `part` of it."""
-    from glow_passes.timing import Times
+    from glow_dialects.core.times import Times
 
     times = Times()
     try:

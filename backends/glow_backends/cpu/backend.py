@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from glow_backends.cpu.bundle import Bundle
     from glow_backends.cpu.weights import WeightPool
     from glow_dialects.core.graph_op import GraphOp
+    from glow_dialects.core.times import Times
     from glow_dialects.core.types import Array
     from glow_passes.quantize.light_layers import IntegerGains
-    from glow_passes.timing import Times
 
 
 class CpuBackend(Backend):

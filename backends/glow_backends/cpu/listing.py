@@ -12,8 +12,8 @@ from glow_backends.cpu.support import MAIN
 from glow_backends.cpu.target import CpuTarget, initialize_llvm
 from glow_backends.cpu.to_llvm import convert
 from glow_dialects.core.errors import CompileError
+from glow_dialects.core.times import Times
 from glow_dialects.instr.memory import instr_functions
-from glow_passes.timing import Times
 
 
 def listing(module: ModuleOp, target: CpuTarget, assembly: bool, times: Times | None = None) -> str:

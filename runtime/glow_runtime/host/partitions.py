@@ -16,6 +16,7 @@ from glow_backends.base import Backend, Port, ports
 from glow_backends.phases import common_phases, instruction_phases, target_phases
 from glow_dialects.core.errors import PartitionError
 from glow_dialects.core.graph_op import GraphOp
+from glow_dialects.core.quiet_gc import quiet_gc
 from glow_dialects.dialects import context
 from glow_dialects.ops.module import FuncOp, functions
 from glow_passes.fn.outline_control import has_control
@@ -28,7 +29,7 @@ from glow_passes.partition.support import by_support
 from glow_passes.pipeline import PassRunner
 from glow_runtime.devices.device import Device
 from glow_runtime.devices.function import DeviceFunction, ProgramFunction
-from glow_runtime.lowering import Phases, quiet_gc
+from glow_runtime.lowering import Phases
 
 
 @dataclass(frozen=True)

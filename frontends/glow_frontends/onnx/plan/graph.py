@@ -111,18 +111,14 @@ class GraphPlan:
 
     def _ending(self, stage: Stage) -> Ending | None:
         """What follows a compiled stage, where that is nothing but prepared nodes."""
-        hosts = {index: self.host(index) for index in stage.left if index in stage.needs}
-        if stage.program is None or stage.left != tuple(hosts) or stage.fixed:
+        on_host = all(index in stage.needs and stage.needs[index].host for index in stage.left)
+        if stage.program is None or not on_host or stage.fixed:
             return None
         made: dict[str, tuple[str, Callable[[Array], AnyValue] | None]] = {}
         made |= {n: (s, None) for n, s in stage.results.items() if isinstance(s, str)}
-        for index, node in hosts.items():
+        for node in map(self.host, stage.left):
             source = stage.results.get(node.node.input[0])
-            if (
-                not stage.needs[index].host
-                or not isinstance(node, PreparedNode)
-                or not isinstance(source, str)
-            ):
+            if not isinstance(node, PreparedNode) or not isinstance(source, str):
                 return None
             made[node.node.output[0]] = source, node.function
         inputs = [(symbol, name) for symbol, (name, part) in stage.inputs.items() if part is None]
