@@ -168,7 +168,9 @@ except IndexError as error:
 def test_an_abort_is_a_message() -> None:
     """An abort of LLVM's while it makes code for another machine ends a copy of the process."""
     done = subprocess.run([sys.executable, "-c", ABORT], capture_output=True, text=True, check=True)
-    message = "target 'strange': LLVM makes no code for it: no such instruction"
+    message = (
+        "target 'strange': LLVM makes no code for it: no such instruction; check the CPU and its features"
+    )
     assert done.stdout.splitlines() == [message, "list index out of range"]
 
 

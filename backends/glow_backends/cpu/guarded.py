@@ -16,7 +16,7 @@ def told(said: str) -> str:
     lines = [line for line in said.splitlines() if line.strip()]
     errors = [m[1] for line in lines if (m := re.search(r"\berror: (.*)", line, re.IGNORECASE))]
     if errors:
-        return f"LLVM makes no code for it: {errors[-1]}; check the CPU and its features"
+        return f"LLVM makes no code for it: {errors[-1].rstrip('!')}; check the CPU and its features"
     if any("Assertion" in line or "PLEASE submit" in line for line in lines):
         return "LLVM makes no code for these features together"
     return "; ".join(dict.fromkeys(lines)) or "LLVM refuses it"
