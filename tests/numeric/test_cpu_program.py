@@ -355,7 +355,7 @@ def test_a_program_does_not_hold_its_inputs() -> None:
 def test_inputs_lie_anywhere(offset: int) -> None:
     """Also where no element of their type may."""
     program = compiled(CHAIN)
-    raw = np.zeros(84000 + 64, np.uint8)
+    raw = np.zeros(84000 + 128, np.uint8)
     start = -address(raw) % 64 + offset
     x = np.ndarray((300, 70), np.float32, raw, start)
     x[...] = sample()
