@@ -13,6 +13,8 @@ from glow_dialects.core.forks import ForkLock
 LOG = logging.getLogger("glow")
 OFTEN = 16
 """Calls after which a size is one that more calls are expected of."""
+COUNTED = 4096
+"""Sizes whose calls are counted, at most; of more, those with fewer calls are forgotten."""
 
 
 class HotSizes:
@@ -27,6 +29,8 @@ class HotSizes:
         with self._lock:
             self._met[key] += 1
             frequent = self._met[key] == OFTEN
+            if len(self._met) > COUNTED:
+                self._met = Counter(dict(self._met.most_common(COUNTED // 2)))
         if frequent:  # the process waits for it at its end: machine code is not left half made
             threading.Thread(target=_quietly, args=(compile,), name="glow-specialize").start()
 

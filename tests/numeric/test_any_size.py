@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from glow_dialects.core.extent import Extent
 from glow_dialects.parse import parse_module
 from glow_frontends.builder import GraphBuilder
 from glow_passes.graph.bind_sizes import symbols_of
-from glow_runtime.hot_sizes import OFTEN
+from glow_runtime.hot_sizes import COUNTED, OFTEN, HotSizes
 from glow_tools.context import tool_context
 
 RNG = np.random.default_rng(0)
@@ -228,3 +229,18 @@ def test_training_binds_the_batch_and_leaves_the_model_open(tmp_path: Path) -> N
     for rows in (3, 7, 20):
         want = x[:rows] @ trainer.state["w"]
         np.testing.assert_allclose(net.run({"x": x[:rows]})["y"], want, rtol=1e-4, atol=1e-5)
+
+
+def test_counts_of_sizes_are_bounded() -> None:
+    """Sizes that came often are still known where many others come once."""
+    sizes, compiled = HotSizes(), list[str]()
+    for _ in range(OFTEN - 1):
+        sizes.meet("often", lambda: compiled.append("often"))
+    for number in range(2 * COUNTED):
+        sizes.meet(number, lambda: compiled.append("once"))
+    assert len(sizes._met) <= COUNTED  # pyright: ignore[reportPrivateUsage]
+    sizes.meet("often", lambda: compiled.append("often"))
+    for thread in threading.enumerate():
+        if thread.name == "glow-specialize":
+            thread.join()
+    assert compiled == ["often"]
