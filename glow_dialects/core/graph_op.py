@@ -11,7 +11,7 @@ from xdsl.ir import Attribute, Block, Operation, OpResult, Region, SSAValue, SSA
 from xdsl.irdl import traits_def
 from xdsl.parser import Parser, UnresolvedOperand
 from xdsl.printer import Printer
-from xdsl.traits import Pure
+from xdsl.traits import OpTrait, Pure
 from xdsl.utils.exceptions import VerifyException
 
 from glow_dialects.core.definition import SEGMENTS, declared, define
@@ -277,6 +277,10 @@ def infer_of(kind: type[GraphOp], *operands: OperandLike, **properties: object) 
         return [r.type for r in probe.results]
     finally:
         probe.drop_all_references()
+
+
+class Leaf(OpTrait):
+    """Known without computing: a number, or a read of a constant or placeholder."""
 
 
 class PureOp(GraphOp):

@@ -145,7 +145,11 @@ _FLOAT_DTYPES = {kind: np.dtype(getattr(ml_dtypes, name, name)) for name, kind i
 
 def element_type(dtype: DTypeLike) -> Attribute:
     """The element type of a NumPy dtype; UnsupportedError where there is none (strings, objects)."""
-    return _element_type(np.dtype(dtype))
+    try:
+        known = np.dtype(dtype)
+    except TypeError as error:
+        raise UnsupportedError(f"{dtype!r} is no dtype of NumPy; write \"float32\", \"int8\" or np.float32") from error
+    return _element_type(known)
 
 
 @cache

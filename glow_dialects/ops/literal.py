@@ -6,11 +6,12 @@ from typing import Any
 
 import numpy as np
 from xdsl.dialects.builtin import DenseIntOrFPElementsAttr
-from xdsl.irdl import BaseAttr, prop_def, result_def
+from xdsl.irdl import BaseAttr, prop_def, result_def, traits_def
+from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
 from glow_dialects.core.attributes import BitsAttr, array_of, dense
-from glow_dialects.core.graph_op import PureOp, graph_op
+from glow_dialects.core.graph_op import Leaf, PureOp, graph_op
 from glow_dialects.core.sample import Sample
 from glow_dialects.core.types import Array, Tensor, tensor_of, typed
 
@@ -22,6 +23,7 @@ class LiteralOp(PureOp):
     name = "glow.literal"
     value = prop_def(BaseAttr(DenseIntOrFPElementsAttr) | BaseAttr(BitsAttr))
     result = result_def(Tensor)
+    traits = traits_def(Pure(), Leaf())
 
     @staticmethod
     def of(array: Array) -> LiteralOp:

@@ -32,6 +32,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from glow_dialects.core.attributes import Resource, ResourceAttr, array_of, constant_attribute
 from glow_dialects.core.definition import read_directly
+from glow_dialects.core.graph_op import Leaf
 from glow_dialects.core.order import check_in_function, check_order
 from glow_dialects.core.types import Array, Tensor, shape_of, tensor_of
 from glow_dialects.core.verify import blame
@@ -268,7 +269,7 @@ class GetOp(_SymbolUse):
     name = "glow.get"
     symbol = prop_def(SymbolRefAttr)
     result = result_def(BaseAttr(TensorType))
-    traits = traits_def(MemoryReadEffect())
+    traits = traits_def(MemoryReadEffect(), Leaf())
     assembly_format = "$symbol attr-dict `:` type($result)"
 
     @staticmethod

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from xdsl.dialects.builtin import f64
@@ -37,6 +37,8 @@ class ReductionOp(PureOp):
     """
 
     MEANING = ("reference", "function")
+    #: f(f(x)) over some axes and then others is f over all of them; f of one element is the element.
+    NESTS: ClassVar[bool] = False
     axes = ints_prop()
     keepdims = bool_prop(False)
     input = operand_def(Tensor)
@@ -130,6 +132,7 @@ class ReduceSumOp(ReductionOp):
     """The sum, in the element type"""
 
     name = "glow.reduce_sum"
+    NESTS = True
     HOMOGENEOUS = True
 
     def function(self, x: Array, axes: tuple[int, ...]) -> Array:
@@ -144,6 +147,7 @@ class ReduceMeanOp(ReductionOp):
     """The mean; of integers towards zero"""
 
     name = "glow.reduce_mean"
+    NESTS = True
     HOMOGENEOUS = True
 
     def function(self, x: Array, axes: tuple[int, ...]) -> Array:
@@ -168,6 +172,7 @@ class ReduceMaxOp(ReductionOp):
     """The largest; NaN if any is, the lowest value of nothing"""
 
     name = "glow.reduce_max"
+    NESTS = True
     MOVES_ELEMENTS = True
 
     def function(self, x: Array, axes: tuple[int, ...]) -> Array:
@@ -182,6 +187,7 @@ class ReduceMinOp(ReductionOp):
     """The smallest; NaN if any is, the highest value of nothing"""
 
     name = "glow.reduce_min"
+    NESTS = True
     MOVES_ELEMENTS = True
 
     def function(self, x: Array, axes: tuple[int, ...]) -> Array:
@@ -196,6 +202,7 @@ class ReduceProdOp(ReductionOp):
     """The product, in the element type"""
 
     name = "glow.reduce_prod"
+    NESTS = True
 
     def function(self, x: Array, axes: tuple[int, ...]) -> Array:
         return np.prod(x, axis=axes, dtype=x.dtype)

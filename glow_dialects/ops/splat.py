@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-from xdsl.irdl import result_def
+from xdsl.irdl import result_def, traits_def
+from xdsl.traits import Pure
 
-from glow_dialects.core.graph_op import PureOp, graph_op
+from glow_dialects.core.graph_op import Leaf, PureOp, graph_op
 from glow_dialects.core.properties import float_prop
 from glow_dialects.core.sample import Sample
 from glow_dialects.core.types import Array, Tensor, dtype_of, shape_of, tensor
@@ -17,6 +18,7 @@ class SplatOp(PureOp):
 
     name = "glow.splat"
     DATA_PARALLEL = True
+    traits = traits_def(Pure(), Leaf())
     value = float_prop()
     result = result_def(Tensor)
 

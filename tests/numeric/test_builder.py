@@ -90,3 +90,8 @@ def test_operands_that_do_not_fit() -> None:
 def test_unknown_kind_of_placeholder() -> None:
     with pytest.raises(glow.GlowError, match="kind 'weight'"):
         glow.GraphBuilder().placeholder("x", (2,), kind="weight")
+
+
+def test_what_is_no_dtype_is_named():
+    with pytest.raises(glow.GlowError, match="'i32' is no dtype of NumPy"):
+        glow.GraphBuilder().placeholder("x", (2,), "i32")

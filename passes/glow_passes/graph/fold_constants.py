@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
-from xdsl.ir import SSAValue
+from xdsl.ir import Operation, SSAValue
 from xdsl.traits import Pure
 
 from glow_dialects.core.errors import UnsupportedError
 from glow_dialects.core.extent import is_open
-from glow_dialects.core.graph_op import GraphOp
+from glow_dialects.core.graph_op import GraphOp, Leaf
 from glow_dialects.core.types import Array, bytes_of, shape_of, typed
-from glow_dialects.ops.literal import LiteralOp
-from glow_dialects.ops.module import GetOp
-from glow_dialects.ops.splat import SplatOp
 from glow_passes.graph.driver import Pattern, Rewriter, Values
 
 #: Results of at most this many bytes are always folded.
@@ -21,9 +18,6 @@ ALWAYS = 1 << 20
 GROWTH = 2
 #: Nothing larger than this is computed at compile time.
 LIMIT = 1 << 28
-
-
-_KNOWN = frozenset({GetOp, SplatOp, LiteralOp})
 
 
 def _worth_it(op: GraphOp, arrays: list[Array]) -> bool:
@@ -38,9 +32,9 @@ def _worth_it(op: GraphOp, arrays: list[Array]) -> bool:
 def fold(op: GraphOp, r: Rewriter) -> Values | None:
     """op(constants) -> constant, by the operator's own reference."""
     for value in op.operands:
-        if type(value.owner) not in _KNOWN:
+        if not (isinstance(value.owner, Operation) and value.owner.has_trait(Leaf)):
             return None
-    if type(op) in _KNOWN or op.UNPACKS or not op.has_trait(Pure):
+    if op.has_trait(Leaf) or op.UNPACKS or not op.has_trait(Pure):
         return None
     if any(is_open(shape_of(result)) for result in op.results):
         return None

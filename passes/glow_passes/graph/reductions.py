@@ -10,16 +10,10 @@ from glow_dialects.ops.max_pool import MaxPoolOp
 from glow_dialects.ops.reduce import (
     ReduceMaxOp,
     ReduceMeanOp,
-    ReduceMinOp,
-    ReduceProdOp,
-    ReduceSumOp,
     ReductionOp,
 )
 from glow_dialects.ops.reshape import ReshapeOp
 from glow_passes.graph.driver import Pattern, Rewriter, producer
-
-#: f(f(x)) over some axes and then others is f over all of them; f of one element is the element.
-FOLDS = (ReduceSumOp, ReduceMeanOp, ReduceMaxOp, ReduceMinOp, ReduceProdOp)
 
 
 def reduce_one_element(op: ReductionOp, r: Rewriter) -> SSAValue | None:
@@ -35,6 +29,8 @@ def reduce_one_element(op: ReductionOp, r: Rewriter) -> SSAValue | None:
 def reduce_of_reduce(op: ReductionOp, r: Rewriter) -> SSAValue | None:
     """reduce_sum(reduce_sum(x)) -> reduce_sum(x) over both sets of axes."""
     kind = type(op)
+    if kind is ReduceMeanOp and not is_float(typed(op.input).element_type):
+        return None  # a mean of integers is rounded towards zero each time
     inner = producer(op.input, kind, single=True)
     if inner is None:
         return None
@@ -57,6 +53,9 @@ def image_to_pool(op: ReduceMeanOp | ReduceMaxOp, r: Rewriter) -> SSAValue | Non
     return pooled if pooled.type == op.result.type else r(ReshapeOp(pooled, results=op.result.type))
 
 
-PATTERNS = (Pattern(FOLDS, reduce_one_element), Pattern(FOLDS, reduce_of_reduce))
+PATTERNS = (
+    Pattern((ReductionOp,), reduce_one_element, lambda op: op.NESTS),
+    Pattern((ReductionOp,), reduce_of_reduce, lambda op: op.NESTS),
+)
 #: Makes operators that backends may lack; only before lowering.
 RECOGNIZE = (Pattern((ReduceMeanOp, ReduceMaxOp), image_to_pool),)

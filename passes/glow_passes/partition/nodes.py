@@ -7,14 +7,9 @@ from dataclasses import dataclass
 
 from xdsl.ir import Operation, SSAValue
 
-from glow_dialects.core.graph_op import GraphOp
+from glow_dialects.core.graph_op import GraphOp, Leaf
 from glow_dialects.core.types import bytes_of
-from glow_dialects.ops.literal import LiteralOp
 from glow_dialects.ops.module import ConstantOp, FuncOp, GetOp, SaveOp, lookup
-from glow_dialects.ops.splat import SplatOp
-
-#: Reads and numbers: each partition that needs one has its own.
-COPIED = (GetOp, SplatOp, LiteralOp)
 
 
 @dataclass(frozen=True)
@@ -83,7 +78,7 @@ def node_graph(function: FuncOp) -> NodeGraph:
     bytes_by_name: dict[str, int] = {}
     nodes: list[Node] = []
     for op in ops:
-        if isinstance(op, COPIED):
+        if op.has_trait(Leaf):  # each partition that needs one has its own
             continue
         constants: set[str] = set()
         held: set[str] = set()

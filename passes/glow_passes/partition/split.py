@@ -9,9 +9,10 @@ from xdsl.dialects.builtin import IntegerAttr, ModuleOp, StringAttr, i64
 from xdsl.ir import Operation, SSAValue
 
 from glow_dialects.core.errors import PartitionError
+from glow_dialects.core.graph_op import Leaf
 from glow_dialects.core.types import typed
 from glow_dialects.ops.module import FuncOp, GetOp, PlaceholderOp, SaveOp, functions, lookup, module_of
-from glow_passes.partition.nodes import COPIED, NodeGraph, node_graph, read_values
+from glow_passes.partition.nodes import NodeGraph, node_graph, read_values
 
 #: The attribute of a node or function that says which partition it is, and of a function on what device.
 PARTITION, DEVICE = "partition", "device"
@@ -131,7 +132,8 @@ class _Split:
     def _read(self, value: SSAValue, part: int) -> Operation:
         """The operation that gives a partition a value from outside."""
         owner = value.owner
-        made = owner.clone() if isinstance(owner, COPIED) else GetOp.of(self.transfers[value])
+        is_leaf = isinstance(owner, Operation) and owner.has_trait(Leaf)
+        made = owner.clone() if is_leaf else GetOp.of(self.transfers[value])
         made.results[0].name_hint = value.name_hint
         self.values[part][value] = made.results[0]
         return made

@@ -22,3 +22,17 @@ glow.func @keeps_other_axes {
   %a = glow.reduce_mean %x {axes = array<i64: 1, 3>} : (tensor<1x2x3x4xf32>) -> tensor<1x3xf32>
   glow.save %a to @z : tensor<1x3xf32>
 }
+
+glow.placeholder @whole input : tensor<2x2xi32>
+glow.placeholder @mean output : tensor<i32>
+
+// A mean of integers is rounded each time: one over both axes would be another number.
+// CHECK-LABEL: glow.func @means_of_integers
+glow.func @means_of_integers {
+  %x = glow.get @whole : tensor<2x2xi32>
+  // CHECK: glow.reduce_mean %x
+  // CHECK-NEXT: glow.reduce_mean
+  %a = glow.reduce_mean %x {axes = array<i64: 1>} : (tensor<2x2xi32>) -> tensor<2xi32>
+  %b = glow.reduce_mean %a {axes = array<i64: 0>} : (tensor<2xi32>) -> tensor<i32>
+  glow.save %b to @mean : tensor<i32>
+}
