@@ -148,7 +148,7 @@ def element_type(dtype: DTypeLike) -> Attribute:
     try:
         known = np.dtype(dtype)
     except TypeError as error:
-        raise UnsupportedError(f"{dtype!r} is no dtype of NumPy; write \"float32\", \"int8\" or np.float32") from error
+        raise UnsupportedError(f'{dtype!r} is no dtype of NumPy, such as "float32" or np.int8') from error
     return _element_type(known)
 
 
