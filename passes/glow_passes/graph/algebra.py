@@ -122,6 +122,11 @@ def merge_constants(op: BinaryOp, r: Rewriter) -> SSAValue | None:
     if merged is None:
         return None
     x, joined = merged
+    if isinstance(op, AddOp) and joined.dtype.kind == "f":
+        # A sum that cancels rounds x, perhaps on purpose: (x + 1.5 * 2^23) - 1.5 * 2^23 is a whole number.
+        second = r.array(op.rhs)
+        if second is None or bool(np.any(2 * np.abs(joined) < np.abs(second))):
+            return None
     if isinstance(op, MulOp) and joined.dtype.kind == "f":
         # A product that underflows would lose what the two steps keep.
         tiny = np.abs(joined.astype(np.float64))

@@ -72,7 +72,7 @@ def pad_before_avg_pool(op: AvgPoolOp, r: Rewriter) -> SSAValue | None:
     padded = None if op.predicate is not None else _padding(op, 0.0)
     if padded is None or (any(op.pads) and not op.count_include_pad):
         return None
-    if not _inside(op, padded[1]) or any(d != 1 for d in op.dilations):
+    if not _inside(op, padded[1]):
         return None
     return _again(op, *padded, r, count_include_pad=True)
 
@@ -89,8 +89,10 @@ def pad_below_transpose(op: TransposeOp, r: Rewriter) -> SSAValue | None:
 
 
 def _inside(op: Any, extra: tuple[int, ...]) -> bool:
-    """Whether every window still meets the input."""
+    """Whether every window still meets the input, which one with holes may miss."""
     kernel = op.kernel
+    if any(d != 1 for d in op.dilations):
+        return False
     pads = [a + b for a, b in zip(op.pads, extra, strict=True)]
     return all(p < k for p, k in zip(pads, (*kernel, *kernel), strict=True))
 

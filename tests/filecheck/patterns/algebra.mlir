@@ -111,3 +111,15 @@ glow.func @differences {
   %o = glow.neg %m : (tensor<2x2xf32>) -> tensor<2x2xf32>
   glow.save %o to @signed : tensor<2x2xf32>
 }
+
+// x + 12582912 rounds x to a whole number: what follows does not undo that.
+// CHECK-LABEL: glow.func @rounding_by_a_sum
+glow.func @rounding_by_a_sum {
+  %x = glow.get @x : tensor<2x3xf32>
+  %many = glow.splat {value = 12582912.0 : f64} : () -> tensor<f32>
+  // CHECK: [[sum:%.*]] = glow.add %x
+  // CHECK: glow.add [[sum]]
+  %a = glow.add %x, %many : (tensor<2x3xf32>, tensor<f32>) -> tensor<2x3xf32>
+  %b = glow.sub %a, %many : (tensor<2x3xf32>, tensor<f32>) -> tensor<2x3xf32>
+  glow.save %b to @y : tensor<2x3xf32>
+}

@@ -25,3 +25,17 @@ glow.func @keeps_ones {
   %c = glow.conv %p, %w {strides = array<i64: 1, 1>, pads = array<i64: 0, 0, 0, 0>, dilations = array<i64: 1, 1>} : (tensor<1x1x6x6xf32>, tensor<1x1x3x3xf32>) -> tensor<1x1x4x4xf32>
   glow.save %c to @y : tensor<1x1x4x4xf32>
 }
+
+glow.placeholder @one input : tensor<1x1x1x1xf32>
+glow.placeholder @most output : tensor<1x1x1x1xf32>
+
+// A window with holes may see the pads alone: zeros, whose place -inf must not take.
+// CHECK-LABEL: glow.func @window_with_holes
+glow.func @window_with_holes {
+  %x = glow.get @one : tensor<1x1x1x1xf32>
+  // CHECK: glow.pad
+  %r = glow.relu %x : (tensor<1x1x1x1xf32>) -> tensor<1x1x1x1xf32>
+  %p = glow.pad %r {pads = array<i64: 0, 0, 1, 1, 0, 0, 1, 1>} : (tensor<1x1x1x1xf32>) -> tensor<1x1x3x3xf32>
+  %m = glow.max_pool %p {kernel = array<i64: 2, 2>, dilations = array<i64: 2, 2>} : (tensor<1x1x3x3xf32>) -> tensor<1x1x1x1xf32>
+  glow.save %m to @most : tensor<1x1x1x1xf32>
+}
