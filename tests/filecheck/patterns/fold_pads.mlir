@@ -36,6 +36,6 @@ glow.func @window_with_holes {
   // CHECK: glow.pad
   %r = glow.relu %x : (tensor<1x1x1x1xf32>) -> tensor<1x1x1x1xf32>
   %p = glow.pad %r {pads = array<i64: 0, 0, 1, 1, 0, 0, 1, 1>} : (tensor<1x1x1x1xf32>) -> tensor<1x1x3x3xf32>
-  %m = glow.max_pool %p {kernel = array<i64: 2, 2>, dilations = array<i64: 2, 2>} : (tensor<1x1x3x3xf32>) -> tensor<1x1x1x1xf32>
+  %m = glow.max_pool %p {kernel = array<i64: 2, 2>, strides = array<i64: 1, 1>, pads = array<i64: 0, 0, 0, 0>, dilations = array<i64: 2, 2>} : (tensor<1x1x3x3xf32>) -> tensor<1x1x1x1xf32>
   glow.save %m to @most : tensor<1x1x1x1xf32>
 }
