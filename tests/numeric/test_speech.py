@@ -15,6 +15,7 @@ import pytest
 import glow_compiler as glow
 from glow_compiler.sound import RATE, log_mel, quiet_cuts, read_sound, resampled
 from glow_compiler.speech_model import SpeechModel
+from glow_frontends.language.whisper import read_whisper
 
 torch: Any = pytest.importorskip("torch")
 transformers: Any = pytest.importorskip("transformers")
@@ -231,3 +232,44 @@ def test_speech(tmp_path: Path) -> None:
     features = torch.tensor(model.features(tmp_path / "a.wav"))
     want = own.generate(features, language="en", task="transcribe")[0].tolist()
     assert list(made.segments[0].tokens) == [t for t in want if t < 50257]
+
+
+@pytest.mark.slow
+def test_onnx_folders(whisper: tuple[Path, Any], model: SpeechModel, tmp_path: Path) -> None:
+    """ONNX files hear what the weights they were made of hear: one decoder, two, and two in one file."""
+    whisper_onnx = pytest.importorskip("whisper_onnx")
+    sound = _sound(1.2, 3)
+    want = model.transcribe(sound, max_tokens=8)
+    for path in whisper[0].glob("*.json"):
+        shutil.copy(path, tmp_path)
+    whisper_onnx.written(whisper[1], tmp_path / "onnx")
+    assert glow.SpeechModel(tmp_path).transcribe(sound, max_tokens=8) == want
+    following = tmp_path / "onnx" / "decoder_with_past_model.onnx"
+    following.rename(tmp_path / "following")
+    alone = glow.SpeechModel(tmp_path)
+    assert alone.transcribe(sound, max_tokens=8) == want
+    assert alone.transcribe(_sound(1, 7), "de", max_tokens=4) == model.transcribe(
+        _sound(1, 7), "de", max_tokens=4
+    )
+    (tmp_path / "following").rename(following)
+    whisper_onnx.merge(tmp_path / "onnx")
+    assert glow.SpeechModel(tmp_path).transcribe(sound, max_tokens=8) == want
+    with pytest.raises(glow.GlowError, match="weights stay as they are stored"):
+        glow.SpeechModel(tmp_path, weights="int4")
+    (tmp_path / "onnx" / "decoder_model_merged.onnx").unlink()
+    with pytest.raises(glow.GlowError, match=r"there is no decoder_model\.onnx"):
+        glow.SpeechModel(tmp_path)
+
+
+def test_languages_of_the_tokenizer(whisper: tuple[Path, Any], tmp_path: Path) -> None:
+    """Where no file says which tokens ask for what, the tokenizer's names do; a model of English asks nothing."""
+    config = json.loads((whisper[0] / "config.json").read_text())
+    names = ["<|en|>", "<|haw|>", "<|transcribe|>", "<|translate|>", "<|notimestamps|>", "<|0.00|>"]
+    added = [{"id": 50259 + i, "content": name} for i, name in enumerate(names)]
+    (tmp_path / "tokenizer.json").write_text(json.dumps({"added_tokens": added}))
+    (tmp_path / "config.json").write_text(json.dumps(config | {"vocab_size": 51865}))
+    files = read_whisper(tmp_path, stored=False)
+    assert files.languages == {"en": 50259, "haw": 50260}
+    assert files.tasks == {"transcribe": 50261, "translate": 50262} and files.no_timestamps == 50263
+    (tmp_path / "config.json").write_text(json.dumps(config | {"vocab_size": 51864}))
+    assert read_whisper(tmp_path, stored=False).languages == {}

@@ -15,6 +15,7 @@ from glow_compiler.api import backend_of
 from glow_compiler.language_programs import LanguagePrograms
 from glow_compiler.language_text import Texts
 from glow_compiler.language_weights import with_weights
+from glow_compiler.onnx_speech import OnnxSpeechPrograms
 from glow_compiler.sound import HOP, RATE, log_mel, quiet_cuts, read_sound
 from glow_dialects.core.errors import GlowError
 from glow_dialects.core.types import Array
@@ -48,9 +49,9 @@ class Transcript:
 class SpeechModel:
     """A Whisper model ready to write down sounds.
 
-    `path`: a folder of Hugging Face's. `weights`, `group`, `activations`: as for `LanguageModel`; `backend`,
-    `threads` and `options` as for `compile`. GlowError for files that are missing or damaged,
-    UnsupportedError for other architectures.
+    `path`: a folder of Hugging Face's, or of ONNX files as optimum writes them. `weights`, `group`,
+    `activations`: as for `LanguageModel`; `backend`, `threads` and `options` as for `compile`. GlowError for
+    files that are missing or damaged, UnsupportedError for other architectures.
     """
 
     def __init__(
@@ -64,6 +65,7 @@ class SpeechModel:
         activations: str = "int8",
         **options: Any,
     ) -> None:
+        from glow_frontends.language.onnx_speech import read_onnx_listener
         from glow_frontends.language.whisper import read_whisper
 
         made = backend_of(backend, threads, options)
@@ -71,8 +73,15 @@ class SpeechModel:
             raise GlowError(f"{path}: there is no such folder")
         if activations not in ("int8", "f32"):
             raise GlowError(f"activations='{activations}': expected int8 or f32")
-        self.files = read_whisper(Path(path))
-        self.programs = _SpeechPrograms(self.files, made, weights, group, activations == "int8")
+        listener = read_onnx_listener(Path(path))
+        self.files = read_whisper(Path(path), stored=listener is None)
+        if listener is None:
+            rounded = activations == "int8"
+            self.programs = _SpeechPrograms(self.files, made, weights, group, rounded)
+        elif weights != "stored":
+            raise GlowError(f"weights='{weights}': an ONNX model's weights stay as they are stored")
+        else:
+            self.programs = OnnxSpeechPrograms(self.files, listener, made)
         self.texts = Texts(self.files.decoder)
 
     def transcribe(

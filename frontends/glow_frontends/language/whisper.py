@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from glow_dialects.core.errors import UnsupportedError
 from glow_frontends.language.decoder import Decoder, LanguageFiles, Weight
@@ -27,6 +29,9 @@ _CROSS = {
     "cross_q": "encoder_attn.q_proj",
     "cross_o": "encoder_attn.out_proj",
 }
+_MANY_LANGUAGES = 51865
+"""Tokens of the smallest vocabulary of many languages; that of English alone has one less."""
+_LANGUAGE = re.compile(r"<\|[a-z]{2,3}\|>")
 _HEARD = {"cross_k": "encoder_attn.k_proj", "cross_v": "encoder_attn.v_proj"}
 
 
@@ -50,15 +55,18 @@ class SpeechFiles:
     silent_first: tuple[int, ...] = ()
 
 
-def read_whisper(folder: Path) -> SpeechFiles:
-    """The model of a folder; GlowError for what is missing or damaged, UnsupportedError for other models."""
+def read_whisper(folder: Path, stored: bool = True) -> SpeechFiles:
+    """The model of a folder, with its weights where they are `stored` there.
+
+    GlowError for what is missing or damaged, UnsupportedError for other models.
+    """
     config = Config(folder / "config.json", read_json(folder / "config.json"))
     if config.kind != "whisper":
         raise UnsupportedError(
             f"{folder}: the architecture '{config.kind}' does not write down sounds; 'whisper' does"
         )
-    tensors = folder_tensors(folder)
-    more = optional_json(folder / "generation_config.json")
+    tensors = folder_tensors(folder) if stored else {}
+    more = _asking_tokens(config, folder) | optional_json(folder / "generation_config.json")
     encoder, decoder = (_side(config, tensors, side, folder) for side in ("encoder", "decoder"))
     end = int(more.get("eos_token_id", config.count("eos_token_id")))
     decoder = LanguageFiles(
@@ -79,6 +87,19 @@ def read_whisper(folder: Path) -> SpeechFiles:
         tokens("suppress_tokens"),
         tokens("begin_suppress_tokens"),
     )
+
+
+def _asking_tokens(config: Config, folder: Path) -> dict[str, Any]:
+    """The tokens that ask for something, as the tokenizer names them, where a model knows many languages."""
+    if config.count("vocab_size") < _MANY_LANGUAGES:
+        return {}
+    added = optional_json(folder / "tokenizer.json").get("added_tokens") or ()
+    known = {str(t["content"]): int(t["id"]) for t in added}
+    return {
+        "lang_to_id": {name: i for name, i in known.items() if _LANGUAGE.fullmatch(name)},
+        "task_to_id": {n: known[f"<|{n}|>"] for n in ("transcribe", "translate") if f"<|{n}|>" in known},
+        "no_timestamps_token_id": known.get("<|notimestamps|>"),
+    }
 
 
 def _side(c: Config, tensors: Tensors, side: str, folder: Path) -> LanguageFiles:
