@@ -262,7 +262,7 @@ def test_onnx_folders(whisper: tuple[Path, Any], model: SpeechModel, tmp_path: P
 
 
 def test_languages_of_the_tokenizer(whisper: tuple[Path, Any], tmp_path: Path) -> None:
-    """Where no file says which tokens ask for what, the tokenizer's names do; a model of English asks nothing."""
+    """Where no file says which tokens ask for what, the tokenizer's names do."""
     config = json.loads((whisper[0] / "config.json").read_text())
     names = ["<|en|>", "<|haw|>", "<|transcribe|>", "<|translate|>", "<|notimestamps|>", "<|0.00|>"]
     added = [{"id": 50259 + i, "content": name} for i, name in enumerate(names)]

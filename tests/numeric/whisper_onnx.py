@@ -126,11 +126,12 @@ def _branch(graph: onnx.GraphProto, names: list[str], prefix: str) -> onnx.Graph
     nodes: list[onnx.NodeProto] = []
     for node in graph.node:
         assert not any(a.HasField("g") for a in node.attribute)
-        made = helper.make_node(node.op_type, map(renamed, node.input), map(renamed, node.output))
+        inputs, outputs = ([renamed(name) for name in side] for side in (node.input, node.output))
+        made = helper.make_node(node.op_type, inputs, outputs)
         made.attribute.extend(node.attribute)
         nodes.append(made)
     constants = [
         numpy_helper.from_array(numpy_helper.to_array(t), renamed(t.name)) for t in graph.initializer
     ]
-    outputs = [helper.make_tensor_value_info(renamed(n), onnx.TensorProto.FLOAT, None) for n in names]
-    return helper.make_graph(nodes, f"{prefix}graph", [], outputs, constants)
+    results = [helper.make_tensor_value_info(renamed(n), onnx.TensorProto.FLOAT, None) for n in names]
+    return helper.make_graph(nodes, f"{prefix}graph", [], results, constants)
