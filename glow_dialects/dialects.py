@@ -21,7 +21,8 @@ def operations(cards: Sequence[ModuleType], base: type[Operation]) -> dict[str, 
     known: dict[str, type[Operation]] = {}
     for card in cards:
         for value in vars(card).values():
-            instruction = value.INSTR if isinstance(value, type) and issubclass(value, GraphOp) else None
+            node = isinstance(value, type) and issubclass(value, GraphOp)
+            instruction = value.INSTR if node and not issubclass(base, GraphOp) else None
             for kind in (value, instruction):
                 if isinstance(kind, type) and issubclass(kind, base) and hasattr(kind, "name"):
                     known.setdefault(kind.name, kind)

@@ -11,7 +11,7 @@ import onnx
 from page_text import code, table
 
 from glow_frontends.onnx.functions import has_body
-from glow_frontends.onnx.rules import RULES
+from glow_frontends.onnx.rules import families
 
 LOCKS = Path(__file__).parents[2] / "tests" / "onnx"
 #: Rules of these modules work on arrays: at run time on the host.
@@ -34,7 +34,7 @@ def page() -> Iterator[str]:
         yield f"## {domain or 'ai.onnx'}\n"
         yield from table(("operator", "versions", "import"), _rows(domain))
     yield "## com.microsoft\n"
-    names = sorted({name for family in RULES["com.microsoft"] for name in family})
+    names = sorted({name for family in families("com.microsoft") for name in family})
     yield ", ".join(map(code, names)) + "."
 
 
@@ -50,7 +50,7 @@ def _rows(domain: str) -> Iterator[tuple[str, str, str]]:
 
 def how(domain: str, op: str, version: int) -> str:
     """What makes an operator importable."""
-    versions = next((family[op] for family in RULES[domain] if op in family), None)
+    versions = next((family[op] for family in families(domain) if op in family), None)
     if versions is None:
         return "function body" if has_body(domain, op, version) else "no"
     module = inspect.getmodule(versions if callable(versions) else versions[-1][1])

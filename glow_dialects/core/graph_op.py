@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from threading import RLock
 from typing import Any, ClassVar, TypeVar
 
 from xdsl.dialects.builtin import TensorType
@@ -256,8 +257,24 @@ def graph_op(cls: type[_G]) -> type[_G]:
     """
     define(cls, declared(cls, TensorType))
     if cls.reference is not GraphOp.reference:
-        cls.INSTR = instruction_of(cls)
+        cls.INSTR = _MadeOnUse(cls)  # pyright: ignore[reportAttributeAccessIssue]
     return cls
+
+
+_MAKING = RLock()
+
+
+class _MadeOnUse:
+    """The instruction of an operator until it is first asked for: most programs are made of few operators."""
+
+    def __init__(self, node: type[GraphOp]) -> None:
+        self._node = node
+
+    def __get__(self, instance: GraphOp | None, kind: type[GraphOp]) -> type[InstrOp]:
+        with _MAKING:
+            if vars(self._node)["INSTR"] is self:
+                instruction_of(self._node)  # which takes this place
+            return vars(self._node)["INSTR"]
 
 
 def infer_of(kind: type[GraphOp], *operands: OperandLike, **properties: object) -> list[Attribute]:

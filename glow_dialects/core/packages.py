@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
-from importlib import metadata
-from importlib.metadata import EntryPoint
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 from warnings import warn
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 _T = TypeVar("_T")
 _PACKAGES: dict[int, str] = {}
@@ -20,6 +21,8 @@ def added(group: str, problem: Callable[[Any], str | None]) -> dict[str, Any]:
     `problem` says what is wrong with an object, None where nothing is. What cannot be loaded or is wrong is
     left out, with a warning that names its package.
     """
+    from importlib import metadata  # takes as long as a small program
+
     loaded = {entry.name: _loaded(entry, problem) for entry in metadata.entry_points(group=group)}
     return {name: thing for name, thing in loaded.items() if thing is not None}
 

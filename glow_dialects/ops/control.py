@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from xdsl.dialects.builtin import TensorType
+from xdsl.dialects.builtin import ModuleOp, TensorType
 from xdsl.ir import Attribute, Block, Region, SSAValue
 from xdsl.irdl import AttrSizedOperandSegments as Segments
 from xdsl.irdl import (
@@ -24,6 +24,8 @@ from xdsl.irdl import (
 )
 from xdsl.traits import IsTerminator
 from xdsl.utils.exceptions import VerifyException
+
+from glow_dialects.ops.module import functions
 
 
 @irdl_op_definition
@@ -106,3 +108,8 @@ class LoopOp(IRDLOperation):
 
 
 CONTROL = (IfOp, LoopOp)
+
+
+def has_control(module: ModuleOp) -> bool:
+    """Whether the graphs of a module have branches or loops."""
+    return any(isinstance(op, CONTROL) for f in functions(module) for op in f.body.block.ops)

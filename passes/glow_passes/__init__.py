@@ -2,59 +2,46 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import cache
+from importlib import import_module
 
 from xdsl.passes import ModulePass
 
+#: Every pass by the folder of its module: its name gives module and class. A test compares both.
+PASSES = {
+    "autodiff": "differentiate freeze-placeholders make-trainable rematerialize",
+    "fn": (
+        "drop-parameters expand-grad lift-closures outline-control simplify-functions specialize-known "
+        "tail-calls unroll-functions"
+    ),
+    "graph": "bind-sizes branches cse dce place-constants rebatch simplify",
+    "instr": ("dead-stores eliminate-copies one-memory plan-memory share-buffers shrink-lives tile unroll"),
+    "lower": "decompose drop-predicates irgen schedule",
+    "partition": "partition",
+    "quantize": (
+        "apply-profile convert-floats fold-conversions instrument match-qdq quantize quantize-dynamic "
+        "quantize-weights"
+    ),
+    "watch": "draw print-ir",
+}
+_FOLDERS = {f"glow-{name}": folder for folder, names in PASSES.items() for name in names.split()}
 
-@cache
+
+def pass_named(name: str) -> type[ModulePass] | None:
+    """The pass of a name, `glow-share-buffers`; None where there is none."""
+    if name not in _FOLDERS:
+        return None
+    words = name.split("-")[1:]
+    module = import_module(f"{__name__}.{_FOLDERS[name]}.{'_'.join(words)}")
+    kind: type[ModulePass] = getattr(module, f"{''.join(word.capitalize() for word in words)}Pass")
+    return kind
+
+
+def passes_of(folder: str) -> list[type[ModulePass]]:
+    """The passes of a folder, imported."""
+    kinds = (pass_named(f"glow-{name}") for name in PASSES[folder].split())
+    return [kind for kind in kinds if kind is not None]
+
+
 def all_passes() -> dict[str, type[ModulePass]]:
-    """Every pass by name."""
-    from glow_passes.autodiff.differentiate import DifferentiatePass
-    from glow_passes.autodiff.freeze_placeholders import FreezePlaceholdersPass
-    from glow_passes.autodiff.make_trainable import MakeTrainablePass
-    from glow_passes.autodiff.rematerialize import RematerializePass
-    from glow_passes.fn import FN_PASSES
-    from glow_passes.graph import GRAPH_PASSES
-    from glow_passes.instr.dead_stores import DeadStoresPass
-    from glow_passes.instr.eliminate_copies import EliminateCopiesPass
-    from glow_passes.instr.one_memory import OneMemoryPass
-    from glow_passes.instr.plan_memory import PlanMemoryPass
-    from glow_passes.instr.share_buffers import ShareBuffersPass
-    from glow_passes.instr.shrink_lives import ShrinkLivesPass
-    from glow_passes.instr.tile import TilePass
-    from glow_passes.instr.unroll import UnrollPass
-    from glow_passes.lower.decompose import DecomposePass
-    from glow_passes.lower.drop_predicates import DropPredicatesPass
-    from glow_passes.lower.irgen import IrgenPass
-    from glow_passes.lower.schedule import SchedulePass
-    from glow_passes.partition.partition import PartitionPass
-    from glow_passes.quantize import QUANTIZE_PASSES
-    from glow_passes.watch import WATCH_PASSES
-
-    own: tuple[type[ModulePass], ...] = (
-        MakeTrainablePass,
-        DifferentiatePass,
-        FreezePlaceholdersPass,
-        RematerializePass,
-        DropPredicatesPass,
-        DecomposePass,
-        SchedulePass,
-        IrgenPass,
-        DeadStoresPass,
-        EliminateCopiesPass,
-        ShareBuffersPass,
-        ShrinkLivesPass,
-        PlanMemoryPass,
-        UnrollPass,
-        TilePass,
-        OneMemoryPass,
-        PartitionPass,
-    )
-    return {p.name: p for p in (*FN_PASSES, *GRAPH_PASSES, *QUANTIZE_PASSES, *WATCH_PASSES, *own)}
-
-
-def factories() -> dict[str, Callable[[], type[ModulePass]]]:
-    """The registry in the form that xDSL's tools take."""
-    return {name: (lambda p=p: p) for name, p in all_passes().items()}
+    """Every pass by name, imported."""
+    return {kind.name: kind for folder in PASSES for kind in passes_of(folder)}

@@ -7,7 +7,6 @@ from enum import Enum
 from typing import ClassVar
 
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.ir import Operation
 from xdsl.passes import ModulePass
 
 from glow_dialects.core.errors import UnsupportedError
@@ -64,18 +63,15 @@ def preserved(item: ModulePass) -> tuple[type[Analysis], ...]:
     return item.PRESERVES if isinstance(item, LevelPass) else ()
 
 
+_LEVELS = {"glow_fn.func": Level.FUNCTIONS, "glow.func": Level.GRAPH, "glow_instr.func": Level.INSTRUCTIONS}
+"""By name: most programs have no need for the classes of all."""
+
+
 def levels_of(module: ModuleOp) -> set[Level]:
     """The levels of the functions of a module."""
-    from glow_dialects.fn.dialect import FuncOp as FunctionOp
-    from glow_dialects.instr.memory import InstrFuncOp
-    from glow_dialects.ops.module import FuncOp, bodies
+    from glow_dialects.ops.module import bodies
 
-    kinds: dict[type[Operation], Level] = {
-        FunctionOp: Level.FUNCTIONS,
-        FuncOp: Level.GRAPH,
-        InstrFuncOp: Level.INSTRUCTIONS,
-    }
-    levels = {kinds[type(op)] for op in module.ops if type(op) in kinds}
+    levels = {_LEVELS[op.name] for op in module.ops if op.name in _LEVELS}
     return levels | {Level.GRAPH} if any(True for _ in bodies(module)) and levels else levels
 
 

@@ -11,8 +11,6 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 
 from glow_passes.analysis import Kept, keeping
-from glow_passes.autodiff.differentiate import DifferentiatePass
-from glow_passes.autodiff.make_trainable import MakeTrainablePass
 from glow_passes.autodiff.rematerialize import RematerializePass
 from glow_passes.changes import Snapshot
 from glow_passes.contract import preserved
@@ -24,12 +22,6 @@ from glow_passes.instr.share_buffers import ShareBuffersPass
 from glow_passes.instr.shrink_lives import ShrinkLivesPass
 from glow_passes.lower.irgen import IrgenPass
 from glow_passes.lower.schedule import SchedulePass
-
-#: A training function beside the inference function; the learning rate is an input.
-TRAIN: tuple[ModulePass, ...] = (
-    MakeTrainablePass(),  # weights that are constants become placeholders
-    DifferentiatePass(optimizer="sgd"),  # gradients, and updates in place
-)
 
 #: Graph -> instructions.
 LOWER: tuple[ModulePass, ...] = (
@@ -88,6 +80,17 @@ def optimize(lowered: bool = False) -> tuple[ModulePass, ...]:
     from glow_passes.graph import OPTIMIZE, OPTIMIZE_LOWERED
 
     return OPTIMIZE_LOWERED if lowered else OPTIMIZE
+
+
+def train() -> tuple[ModulePass, ...]:
+    """A training function beside the inference function; the learning rate is an input."""
+    from glow_passes.autodiff.differentiate import DifferentiatePass
+    from glow_passes.autodiff.make_trainable import MakeTrainablePass
+
+    return (
+        MakeTrainablePass(),  # weights that are constants become placeholders
+        DifferentiatePass(optimizer="sgd"),  # gradients, and updates in place
+    )
 
 
 def match_integers() -> tuple[ModulePass, ...]:

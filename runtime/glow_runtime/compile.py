@@ -14,7 +14,7 @@ from glow_backends.base import Backend, Program, get_backend
 from glow_dialects.core.errors import CompileError, GlowError, UnsupportedError
 from glow_dialects.core.forks import ForkLock
 from glow_dialects.core.quiet_gc import quiet_gc
-from glow_passes.fn.outline_control import has_control
+from glow_dialects.ops.control import has_control
 from glow_passes.partition.predicates import has_predicates
 from glow_runtime.lowering import Phases, Progress, lower
 from glow_runtime.weights import resources

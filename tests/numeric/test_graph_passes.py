@@ -30,7 +30,8 @@ from glow_dialects.ops.slice import SliceOp
 from glow_dialects.ops.tile import TileOp
 from glow_dialects.ops.transpose import TransposeOp
 from glow_dialects.ops.unary_math import AbsOp, ExpOp, NegOp
-from glow_passes.graph import GRAPH_PASSES, OPTIMIZE, OPTIMIZE_LOWERED
+from glow_passes import passes_of
+from glow_passes.graph import OPTIMIZE, OPTIMIZE_LOWERED
 from glow_passes.graph.bind_sizes import BindSizesPass
 from glow_passes.graph.rebatch import RebatchPass
 
@@ -193,7 +194,7 @@ def test_optimize_lowered_keeps_results(graph: Graph) -> None:
 
 
 #: All but what gives the inputs other shapes.
-SAME_SHAPES = [p for p in GRAPH_PASSES if p not in (BindSizesPass, RebatchPass)]
+SAME_SHAPES = [p for p in passes_of("graph") if p not in (BindSizesPass, RebatchPass)]
 
 
 @pytest.mark.parametrize("made", SAME_SHAPES, ids=lambda p: p.name)

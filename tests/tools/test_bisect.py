@@ -25,7 +25,7 @@ from glow_backends.cpu.kernels.reduction.reduce import Reduce
 from glow_dialects.core.instr_op import InstrOp
 from glow_dialects.instr.memory import DeallocOp, instr_functions
 from glow_dialects.ops.unary_math import NegOp
-from glow_frontends.onnx.rules import RULES, find_rule
+from glow_frontends.onnx.rules import families, find_rule
 from glow_passes.graph import driver
 from glow_passes.graph.cse import CsePass
 from glow_passes.instr import plan_memory
@@ -99,7 +99,7 @@ def rule(name: str, other: str) -> Fault:
 
     def inject(patch: Patch) -> None:
         wrong = find_rule("", other, 18)
-        patch.setitem(RULES[""][0], name, wrong)
+        patch.setitem(families("")[0], name, wrong)
 
     return inject
 

@@ -13,7 +13,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 import glow_compiler as glow
 from glow_backends.cpu.emit import pointwise_rules
-from glow_frontends.onnx.rules import RULES, find_rule
+from glow_frontends.onnx.rules import families, find_rule
 from glow_passes.graph import driver
 from glow_tools.closeness import Tolerance, difference
 from glow_tools.run import main
@@ -102,7 +102,7 @@ def test_wrong_kernel_of_a_module(model: str, tmp_path: Path, monkeypatch: pytes
 
 def test_wrong_rule(model: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is imported wrongly is wrong on every backend: onnxruntime tells."""
-    monkeypatch.setitem(RULES[""][0], "Sigmoid", find_rule("", "Tanh", 17))
+    monkeypatch.setitem(families("")[0], "Sigmoid", find_rule("", "Tanh", 17))
     assert layers(model, "interpreter").status == 0
     done = layers(model)
     assert done.status == 1 and "first difference: Sigmoid 'third/sigmoid'" in done.output, done

@@ -31,16 +31,18 @@ def load(model: Any, shapes: Shapes | None = None) -> ModuleOp:
     Otherwise `shapes` binds symbolic input dimensions (input name -> shape); the others stay open.
     Raises ImportProblems with every problem of an ONNX model, ShapeError for shapes that are wrong.
     """
-    from xdsl.dialects.builtin import ModuleOp
-
     from glow_compiler.notebook import show_modules
-    from glow_frontends.builder import GraphBuilder
 
     show_modules()
-    if isinstance(model, ModuleOp):
-        return model
-    if isinstance(model, GraphBuilder):
-        return model.module
+    if not isinstance(model, str | Path):
+        from xdsl.dialects.builtin import ModuleOp
+
+        from glow_frontends.builder import GraphBuilder
+
+        if isinstance(model, ModuleOp):
+            return model
+        if isinstance(model, GraphBuilder):
+            return model.module
     check_kind(model)
     if is_saved(model):
         raise UnsupportedError(f"{model} holds compiled programs, not a graph: see glow.load_program")

@@ -12,30 +12,54 @@ from xdsl.utils.arg_spec import ArgSpec, parse_pipeline
 from xdsl.utils.exceptions import ArgSpecParseError
 
 from glow_backends.base import backend_passes, get_backend, registry
-from glow_backends.declare_memories import DeclareMemoriesPass
-from glow_backends.hide_latency import HideLatencyPass
-from glow_backends.legalize import LegalizePass
 from glow_backends.named import BackendSpec
 from glow_dialects.core.errors import UnsupportedError
 from glow_dialects.core.packages import added
-from glow_passes import all_passes
-from glow_passes.pipeline import INSTR, LOWER, TRAIN, optimize
+from glow_passes import all_passes, pass_named
+from glow_passes.pipeline import INSTR, LOWER, optimize, train
+
+Passes = tuple[ModulePass, ...]
+
+
+def _lower(mcpu: str) -> Passes:
+    from glow_backends.legalize import LegalizePass
+
+    return (LegalizePass(get_backend("cpu", cpu=mcpu)), *optimize(lowered=True), *LOWER)
+
+
+def _cpu(mcpu: str) -> Passes:
+    from glow_backends.phases import phases
+
+    return tuple(p for _, passes in phases(get_backend("cpu", cpu=mcpu)) for p in passes)
+
+
+_PIPELINES: dict[str, Callable[[str], Passes]] = {
+    "train": lambda _: train(),
+    "optimize": lambda _: optimize(),
+    "lower": _lower,
+    "instr": lambda _: INSTR,
+    "cpu": _cpu,
+}
+"""Our pipelines by name, each made when it is asked for; the argument is the processor to compile for."""
 
 
 @cache
-def named(mcpu: str = "host") -> dict[str, tuple[ModulePass, ...]]:
-    """The pipelines that `-p` knows by name; `mcpu` is the processor that `cpu` compiles for."""
-    from glow_backends.phases import phases
+def pipeline_named(name: str, mcpu: str = "host") -> Passes | None:
+    """The pipeline of a name that `-p` knows; `mcpu` is the processor that `cpu` compiles for."""
+    if name in _PIPELINES:
+        return _PIPELINES[name](mcpu)
+    passes = added("glow.pipelines", _no_pipeline).get(name)
+    return None if passes is None else tuple(passes)
 
-    cpu = get_backend("cpu", cpu=mcpu)
-    return {
-        "train": TRAIN,
-        "optimize": optimize(),
-        "lower": (LegalizePass(cpu), *optimize(lowered=True), *LOWER),
-        "instr": INSTR,
-        "cpu": tuple(p for _, passes in phases(cpu) for p in passes),
-        **{name: tuple(passes) for name, passes in added("glow.pipelines", _no_pipeline).items()},
-    }
+
+def pipelines() -> list[str]:
+    """The names of all pipelines."""
+    return list(dict.fromkeys([*_PIPELINES, *added("glow.pipelines", _no_pipeline)]))
+
+
+def named(mcpu: str = "host") -> dict[str, Passes]:
+    """Every pipeline by name."""
+    return {name: pipeline_named(name, mcpu) or () for name in pipelines()}
 
 
 def _no_pipeline(thing: Any) -> str | None:
@@ -61,6 +85,10 @@ def phases(text: str, mcpu: str = "host") -> dict[int, str]:
 
 def every_pass() -> dict[str, type[ModulePass]]:
     """Every pass by name, those of the backends included, which are imported for it."""
+    from glow_backends.declare_memories import DeclareMemoriesPass
+    from glow_backends.hide_latency import HideLatencyPass
+    from glow_backends.legalize import LegalizePass
+
     others = {kind.name: kind for kind in added("glow.passes", _no_pass).values()}
     own = {kind.name: kind for kind in (LegalizePass, DeclareMemoriesPass, HideLatencyPass)}
     return {**others, **all_passes(), **own, **backend_passes()}
@@ -78,18 +106,17 @@ def parse(text: str, mcpu: str = "host") -> list[ModulePass]:
 
     UnsupportedError names what is unknown and what is like it.
     """
-    known = all_passes()
     passes: list[ModulePass] = []
     for spec in _specs(text):
-        if spec.name in known:
-            passes.append(_with_options(known[spec.name], spec))
-        elif spec.name in registry() and (spec.parameters or spec.name not in named(mcpu)):
+        if (kind := pass_named(spec.name)) is not None:
+            passes.append(_with_options(kind, spec))
+        elif not spec.parameters and (pipeline := pipeline_named(spec.name, mcpu)) is not None:
+            passes += pipeline
+        elif spec.name in registry():
             passes += _of_backend(spec, mcpu)
-        elif spec.name in named(mcpu):
-            if spec.parameters:
-                options = ", ".join(spec.parameters)
-                raise UnsupportedError(f"pipeline {spec.name} takes no options, got {options}; its passes do")
-            passes += named(mcpu)[spec.name]
+        elif spec.name in pipelines():
+            options = ", ".join(spec.parameters)
+            raise UnsupportedError(f"pipeline {spec.name} takes no options, got {options}; its passes do")
         elif spec.name in every_pass():  # which imports the backends, so only where it must
             passes.append(_with_options(every_pass()[spec.name], spec))
         elif spec.name in (others := xdsl_passes()):
@@ -97,7 +124,7 @@ def parse(text: str, mcpu: str = "host") -> list[ModulePass]:
         else:
             from difflib import get_close_matches
 
-            names = [*every_pass(), *named(mcpu), *registry(), *others]
+            names = [*every_pass(), *pipelines(), *registry(), *others]
             near = get_close_matches(spec.name, names, 3)
             hint = f"; did you mean {' or '.join(near)}?" if near else ""
             raise UnsupportedError(f"unknown pass or pipeline '{spec.name}'{hint} (--list-passes shows all)")

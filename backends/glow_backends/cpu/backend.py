@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from glow_backends.base import Backend, Program, ProgramFiles
 from glow_backends.cpu import cache
+from glow_backends.cpu.background import WRITING
 from glow_backends.cpu.debug.level import DebugInfo, debug_level
 from glow_backends.cpu.target import host, named
 from glow_dialects.core.errors import UnsupportedError
@@ -24,6 +26,10 @@ if TYPE_CHECKING:
     from glow_dialects.core.times import Times
     from glow_dialects.core.types import Array
     from glow_passes.quantize.light_layers import IntegerGains
+
+
+_LARGE = 16 << 20
+"""Bytes of weights that take as long to write as a small program takes to compile."""
 
 
 class CpuBackend(Backend):
@@ -153,6 +159,8 @@ class CpuBackend(Backend):
         from glow_backends.cpu import bundle
 
         folder = cache.program_folder(key, self.identity) if self.remembers else None
+        if folder is not None:
+            WRITING.wait(folder)
         bundle_on_disk = bundle.read(bundle.Folder(folder)) if folder is not None else None
         if bundle_on_disk is None:
             return None
@@ -215,11 +223,16 @@ class CpuBackend(Backend):
         folder = cache.program_folder(key, self.identity)
         if folder is None or not self.remembers or not self.can_write(program):
             return
-        try:
-            self.write_program(program, folder)
-            cache.program_written()
-        except OSError:
-            return  # a cache that cannot be written is no cache
+
+        def write() -> None:
+            with suppress(OSError):  # a cache that cannot be written is no cache
+                self.write_program(program, folder)
+                cache.program_written()
+
+        if program.report.weight_bytes < _LARGE:
+            write()
+        else:
+            WRITING.begin(folder, write)  # the first answer need not wait for it
 
     def compile(self, module: ModuleOp, function: str = "main") -> Program:
         return self._compiled(module, function)

@@ -1,208 +1,159 @@
-"""Every kernel there is, and which of them computes an instruction. Others run by their reference."""
+"""Every kernel there is, by the operators whose instructions it computes. Others run by their reference.
+
+A kernel is imported when a program has one of its operators, so that small programs start fast.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from functools import cache
+from importlib import import_module
 from typing import Any
 
 from glow_backends.cpu.calls import CallContext, KernelCall
 from glow_backends.cpu.kernel import Kernel, operator_of
-from glow_backends.cpu.kernels.conv.conv_direct import DirectConv
-from glow_backends.cpu.kernels.conv.conv_gemm import GemmConv
-from glow_backends.cpu.kernels.conv.conv_generic import DoubleMatmul, PlainConv, PlainConvTranspose
-from glow_backends.cpu.kernels.conv.conv_half import HalfConv
-from glow_backends.cpu.kernels.conv.conv_int8 import Int8Conv, PairsConv
-from glow_backends.cpu.kernels.conv.conv_panels import PanelConv
-from glow_backends.cpu.kernels.conv.conv_plane import PlaneConv
-from glow_backends.cpu.kernels.conv.conv_weights import ConvWeights
-from glow_backends.cpu.kernels.conv.depthwise import DepthwiseConv
-from glow_backends.cpu.kernels.conv.depthwise_int8 import DepthwiseInt8Conv
-from glow_backends.cpu.kernels.conv.filter_pack import FilterPack
-from glow_backends.cpu.kernels.conv.winograd import WinogradConv
-from glow_backends.cpu.kernels.conv.winograd_changing import ChangingWinogradConv
-from glow_backends.cpu.kernels.conv.winograd_weights import WinogradWeights
-from glow_backends.cpu.kernels.data.blocking import Blocking, NarrowBlocking
-from glow_backends.cpu.kernels.data.channels import PermuteChannels
-from glow_backends.cpu.kernels.data.indexing import (
-    Gather,
-    GatherElements,
-    GatherNd,
-    OneHot,
-    ScatterElements,
-    ScatterNd,
-)
-from glow_backends.cpu.kernels.data.interleave import Interleave
-from glow_backends.cpu.kernels.data.movement import (
-    Concat,
-    DepthToSpace,
-    Expand,
-    Flip,
-    Insert,
-    Literal,
-    Pad,
-    Slice,
-    SpaceToDepth,
-    Tile,
-    Transpose,
-)
-from glow_backends.cpu.kernels.data.non_zero import NonZero
-from glow_backends.cpu.kernels.data.numbers import Iota, Sizes
-from glow_backends.cpu.kernels.data.resize import Resize, ResizeCopy
-from glow_backends.cpu.kernels.data.scan import Cumsum, Trilu
-from glow_backends.cpu.kernels.data.suppress import Suppress
-from glow_backends.cpu.kernels.data.top_k import TopK
-from glow_backends.cpu.kernels.data.tree_masks import TreeMasks
-from glow_backends.cpu.kernels.data.trees import Trees
-from glow_backends.cpu.kernels.gemm.attention import Attention
-from glow_backends.cpu.kernels.gemm.gemm_blocks import BlockGemm
-from glow_backends.cpu.kernels.gemm.gemm_half import HalfGemm
-from glow_backends.cpu.kernels.gemm.gemm_int8 import Int8FullyConnected, PairsFullyConnected
-from glow_backends.cpu.kernels.gemm.gemm_int8_stack import Int8Matmul
-from glow_backends.cpu.kernels.gemm.products import FullyConnected, Gemm, Matmul
-from glow_backends.cpu.kernels.host import HostDft
-from glow_backends.cpu.kernels.language.cache_write import CacheWrite
-from glow_backends.cpu.kernels.language.cached_attention import CachedAttention
-from glow_backends.cpu.kernels.language.integer_block_gemm import IntegerBlockGemm
-from glow_backends.cpu.kernels.language.matmul_half import MatmulHalf
-from glow_backends.cpu.kernels.language.quantize_rows import QuantizeRows, RoundBlocks
-from glow_backends.cpu.kernels.language.rotary import Rotary
-from glow_backends.cpu.kernels.norm.batch_norm_blocked import BlockedBatchNorm
-from glow_backends.cpu.kernels.norm.batch_norm_train import BatchNormTrain
-from glow_backends.cpu.kernels.norm.lrn_blocked import BlockedLrn
-from glow_backends.cpu.kernels.norm.normalize import BatchNorm, GroupNorm, LayerNorm, LpNormalize, Lrn
-from glow_backends.cpu.kernels.norm.softmax import Softmax
-from glow_backends.cpu.kernels.pointwise.dropout import Dropout
-from glow_backends.cpu.kernels.pointwise.elementwise import Copy, Elementwise, Stack
-from glow_backends.cpu.kernels.pointwise.lookup import Lookup
-from glow_backends.cpu.kernels.pointwise.quantized import QuantizedElementwise
-from glow_backends.cpu.kernels.pool.pool import GlobalPool, Pool
-from glow_backends.cpu.kernels.pool.pool_argmax import PoolArgmax
-from glow_backends.cpu.kernels.pool.pool_backward import PoolBackward
-from glow_backends.cpu.kernels.pool.pool_backward_blocked import BlockedPoolBackward
-from glow_backends.cpu.kernels.recurrent.recurrent_kernel import Recurrent
-from glow_backends.cpu.kernels.recurrent.recurrent_train import RecurrentTrain
-from glow_backends.cpu.kernels.reduction.arg_reduce import ArgReduce
-from glow_backends.cpu.kernels.reduction.reduce import Reduce
 from glow_dialects.core.graph_op import GraphOp
 from glow_dialects.core.instr_op import InstrOp
-from glow_dialects.core.operator import Operator
 
-KERNELS: tuple[Kernel[Any, Any], ...] = (
-    ChangingWinogradConv(),
-    WinogradConv(),
-    DepthwiseConv(),
-    HalfConv(),
-    DirectConv(),
-    PlaneConv(),
-    PanelConv(),
-    GemmConv(),
-    PlainConv(),
-    PlainConvTranspose(),
-    DepthwiseInt8Conv(),
-    Int8Conv(),
-    PairsConv(),
-    FilterPack(),
-    ConvWeights(),
-    WinogradWeights(),
-    HalfGemm(),
-    Gemm(),
-    Matmul(),
-    FullyConnected(),
-    DoubleMatmul(),
-    BlockGemm(),
-    IntegerBlockGemm(),
-    MatmulHalf(),
-    QuantizeRows(),
-    RoundBlocks(),
-    Int8FullyConnected(),
-    PairsFullyConnected(),
-    Int8Matmul(),
-    Attention(),
-    CachedAttention(),
-    CacheWrite(),
-    Rotary(),
-    GlobalPool(),
-    Pool(),
-    PoolArgmax(),
-    PoolBackward(),
-    BlockedPoolBackward(),
-    Softmax(),
-    LayerNorm(),
-    GroupNorm(),
-    BatchNorm(),
-    Lrn(),
-    LpNormalize(),
-    BlockedLrn(),
-    BatchNormTrain(),
-    BlockedBatchNorm(),
-    Recurrent(),
-    RecurrentTrain(),
-    Reduce(),
-    ArgReduce(),
-    Transpose(),
-    Slice(),
-    Tile(),
-    Expand(),
-    Flip(),
-    DepthToSpace(),
-    SpaceToDepth(),
-    Interleave(),
-    Concat(),
-    Insert(),
-    Pad(),
-    Literal(),
-    Iota(),
-    Sizes(),
-    NarrowBlocking(),
-    Blocking(),
-    PermuteChannels(),
-    Gather(),
-    GatherNd(),
-    GatherElements(),
-    ScatterNd(),
-    ScatterElements(),
-    OneHot(),
-    Cumsum(),
-    Trilu(),
-    TopK(),
-    TreeMasks(),
-    Trees(),
-    NonZero(),
-    Suppress(),
-    ResizeCopy(),
-    Resize(),
-    Copy(),
-    Stack(),
-    QuantizedElementwise(),
-    Lookup(),
-    Dropout(),
-    HostDft(),
-)
-"""All kernels; of those for one operator the first that matches an instruction takes it."""
+#: The kernels of each operator, module and class: the first that matches an instruction takes it. Those of an
+#: operator that a pass makes others of (`Kernel.MADE_FROM`), too. A test compares this table with the folder.
+KERNELS = {
+    "glow.arg_max": "reduction.arg_reduce.ArgReduce",
+    "glow.arg_min": "reduction.arg_reduce.ArgReduce",
+    "glow.avg_pool": "pool.pool.GlobalPool pool.pool.Pool",
+    "glow.avg_pool_backward": "pool.pool_backward.PoolBackward",
+    "glow.batch_matmul": "gemm.products.Matmul conv.conv_generic.DoubleMatmul",
+    "glow.batch_norm": "norm.normalize.BatchNorm",
+    "glow.batch_norm_backward": "norm.batch_norm_train.BatchNormTrain",
+    "glow.batch_norm_train": "norm.batch_norm_train.BatchNormTrain",
+    "glow.cache_write": "language.cache_write.CacheWrite",
+    "glow.cached_attention": "language.cached_attention.CachedAttention",
+    "glow.concat": "data.interleave.Interleave data.movement.Concat",
+    "glow.conv": "conv.conv_panels.PanelConv conv.conv_gemm.GemmConv conv.conv_generic.PlainConv",
+    "glow.conv_backward_weights": "conv.conv_panels.PanelConv conv.conv_gemm.GemmConv",
+    "glow.conv_transpose": (
+        "conv.conv_panels.PanelConv conv.conv_gemm.GemmConv conv.conv_generic.PlainConvTranspose"
+    ),
+    "glow.cumsum": "data.scan.Cumsum",
+    "glow.depth_to_space": "data.movement.DepthToSpace",
+    "glow.dequantize": "pointwise.quantized.QuantizedElementwise",
+    "glow.dequantize_blocks": "gemm.gemm_blocks.BlockGemm",
+    "glow.dft": "host.HostDft",
+    "glow.dropout_train": "pointwise.dropout.Dropout",
+    "glow.expand": "data.movement.Expand",
+    "glow.flip": "data.movement.Flip",
+    "glow.fully_connected": "gemm.products.FullyConnected",
+    "glow.gather": "data.indexing.Gather",
+    "glow.gather_elements": "data.indexing.GatherElements",
+    "glow.gather_nd": "data.indexing.GatherNd",
+    "glow.group_norm": "norm.normalize.GroupNorm",
+    "glow.gru": "recurrent.recurrent_kernel.Recurrent",
+    "glow.insert": "data.movement.Insert",
+    "glow.instance_norm": "norm.normalize.GroupNorm",
+    "glow.iota": "data.numbers.Iota",
+    "glow.layer_norm": "norm.normalize.LayerNorm",
+    "glow.literal": "data.movement.Literal",
+    "glow.log_softmax": "norm.softmax.Softmax",
+    "glow.lookup": "pointwise.lookup.Lookup",
+    "glow.lp_normalize": "norm.normalize.LpNormalize",
+    "glow.lrn": "norm.normalize.Lrn",
+    "glow.lstm": "recurrent.recurrent_kernel.Recurrent",
+    "glow.matmul": "gemm.products.Matmul conv.conv_generic.DoubleMatmul",
+    "glow.matmul_half": "language.matmul_half.MatmulHalf",
+    "glow.max_pool": "pool.pool.GlobalPool pool.pool.Pool",
+    "glow.max_pool_backward": "pool.pool_backward.PoolBackward",
+    "glow.max_pool_with_argmax": "pool.pool_argmax.PoolArgmax",
+    "glow.non_max_suppression": "data.suppress.Suppress",
+    "glow.non_zero": "data.non_zero.NonZero",
+    "glow.one_hot": "data.indexing.OneHot",
+    "glow.pad": "data.movement.Pad",
+    "glow.quantize": "pointwise.quantized.QuantizedElementwise",
+    "glow.quantized_add": "pointwise.quantized.QuantizedElementwise",
+    "glow.quantized_fully_connected": "gemm.gemm_int8.Int8FullyConnected",
+    "glow.quantized_matmul": "gemm.gemm_int8_stack.Int8Matmul",
+    "glow.quantized_mul": "pointwise.quantized.QuantizedElementwise",
+    "glow.quantized_sub": "pointwise.quantized.QuantizedElementwise",
+    "glow.recurrent_backward": "recurrent.recurrent_train.RecurrentTrain",
+    "glow.recurrent_train": "recurrent.recurrent_train.RecurrentTrain",
+    "glow.reduce_l1": "reduction.reduce.Reduce",
+    "glow.reduce_l2": "reduction.reduce.Reduce",
+    "glow.reduce_log_sum": "reduction.reduce.Reduce",
+    "glow.reduce_log_sum_exp": "reduction.reduce.Reduce",
+    "glow.reduce_max": "reduction.reduce.Reduce",
+    "glow.reduce_mean": "reduction.reduce.Reduce",
+    "glow.reduce_min": "reduction.reduce.Reduce",
+    "glow.reduce_prod": "reduction.reduce.Reduce",
+    "glow.reduce_sum": "reduction.reduce.Reduce",
+    "glow.reduce_sum_square": "reduction.reduce.Reduce",
+    "glow.rescale": "pointwise.quantized.QuantizedElementwise",
+    "glow.resize": "data.resize.ResizeCopy data.resize.Resize",
+    "glow.rms_norm": "norm.normalize.LayerNorm",
+    "glow.rnn": "recurrent.recurrent_kernel.Recurrent",
+    "glow.rotary": "language.rotary.Rotary",
+    "glow.round_blocks": "language.integer_block_gemm.IntegerBlockGemm language.quantize_rows.RoundBlocks",
+    "glow.scatter_elements": "data.indexing.ScatterElements",
+    "glow.scatter_nd": "data.indexing.ScatterNd",
+    "glow.sizes": "data.numbers.Sizes",
+    "glow.slice": "data.movement.Slice",
+    "glow.softmax": "norm.softmax.Softmax",
+    "glow.space_to_depth": "data.movement.SpaceToDepth",
+    "glow.tile": "data.movement.Tile",
+    "glow.top_k": "data.top_k.TopK",
+    "glow.transpose": "data.movement.Transpose",
+    "glow.tree_sums": "data.tree_masks.TreeMasks data.trees.Trees",
+    "glow.trilu": "data.scan.Trilu",
+    "glow_cpu.attention": "gemm.attention.Attention",
+    "glow_cpu.batch_norm_backward": "norm.batch_norm_blocked.BlockedBatchNorm",
+    "glow_cpu.batch_norm_train": "norm.batch_norm_blocked.BlockedBatchNorm",
+    "glow_cpu.block": "data.blocking.NarrowBlocking data.blocking.Blocking",
+    "glow_cpu.block_gemm": "gemm.gemm_blocks.BlockGemm",
+    "glow_cpu.conv": (
+        "conv.winograd_changing.ChangingWinogradConv "
+        "conv.winograd.WinogradConv "
+        "conv.depthwise.DepthwiseConv "
+        "conv.conv_half.HalfConv "
+        "conv.conv_direct.DirectConv"
+    ),
+    "glow_cpu.conv_weights": "conv.conv_weights.ConvWeights conv.winograd_weights.WinogradWeights",
+    "glow_cpu.gemm": "gemm.gemm_half.HalfGemm gemm.products.Gemm",
+    "glow_cpu.integer_block_gemm": "language.integer_block_gemm.IntegerBlockGemm",
+    "glow_cpu.lrn": "norm.lrn_blocked.BlockedLrn",
+    "glow_cpu.pack_filter": "conv.filter_pack.FilterPack",
+    "glow_cpu.pairs_conv": "conv.conv_int8.PairsConv",
+    "glow_cpu.pairs_fully_connected": "gemm.gemm_int8.PairsFullyConnected",
+    "glow_cpu.permute_channels": "data.channels.PermuteChannels",
+    "glow_cpu.plane_conv": "conv.conv_plane.PlaneConv",
+    "glow_cpu.pool": "pool.pool.GlobalPool pool.pool.Pool",
+    "glow_cpu.pool_backward": "pool.pool_backward_blocked.BlockedPoolBackward",
+    "glow_cpu.quantize_rows": "language.quantize_rows.QuantizeRows",
+    "glow_cpu.quantized_conv": "conv.depthwise_int8.DepthwiseInt8Conv conv.conv_int8.Int8Conv",
+    "glow_cpu.recurrent": "recurrent.recurrent_kernel.Recurrent",
+    "glow_cpu.stack": "pointwise.elementwise.Stack",
+    "glow_cpu.unblock": "data.blocking.NarrowBlocking data.blocking.Blocking",
+    "glow_instr.copy": "pointwise.elementwise.Copy",
+    "glow_instr.start_copy": "pointwise.elementwise.Copy",
+}
+_ELEMENTWISE = "pointwise.elementwise.Elementwise"
 
-_Table = dict[type[Operator], tuple[Kernel[Any, Any], ...]]
-_ELEMENTWISE = (Elementwise(),)
+
+@cache
+def kernel(path: str) -> Kernel[Any, Any]:
+    """The kernel of a module and class below `kernels`."""
+    module, _, name = path.rpartition(".")
+    return getattr(import_module(f"glow_backends.cpu.kernels.{module}"), name)()
 
 
-def _by_operator(pairs: Iterable[tuple[type[Operator], Kernel[Any, Any]]]) -> _Table:
-    table: _Table = {}
-    for operator, kernel in pairs:
-        table[operator] = (*table.get(operator, ()), kernel)
-    return table
-
-
-_FOR = _by_operator((op, kernel) for kernel in KERNELS for op in kernel.OPS)
-_KEPT = _by_operator((op, kernel) for kernel in KERNELS for op in (*kernel.OPS, *kernel.MADE_FROM))
+def kernels_of(op: GraphOp | InstrOp) -> list[Kernel[Any, Any]]:
+    """The kernels for an operator, node or instruction, in order."""
+    others = _ELEMENTWISE if op.DATA_PARALLEL else ""
+    return [kernel(path) for path in KERNELS.get(operator_of(op).name, others).split()]
 
 
 def has_kernel(node: GraphOp) -> bool:
     """Whether there is a kernel, or a pass that makes an operator of one, for a node."""
-    others = _ELEMENTWISE if node.DATA_PARALLEL else ()
-    return any(kernel.supports(node) for kernel in _KEPT.get(type(node), others))
+    return any(kernel.supports(node) for kernel in kernels_of(node))
 
 
 def call_for(op: InstrOp, context: CallContext) -> KernelCall | None:
     """The kernel call of an instruction, or None where there is no kernel for it."""
-    others = _ELEMENTWISE if op.DATA_PARALLEL else ()
-    calls = (kernel.call(op, context) for kernel in _FOR.get(operator_of(op), others))
+    calls = (k.call(op, context) for k in kernels_of(op) if operator_of(op) not in k.MADE_FROM)
     return next((call for call in calls if call is not None), None)

@@ -48,11 +48,6 @@ class OutlineControlPass(GraphPass):
         outline_control(op)
 
 
-def has_control(module: ModuleOp) -> bool:
-    """Whether the graphs of a module have branches or loops."""
-    return any(isinstance(op, CONTROL) for f in graph.functions(module) for op in f.body.block.ops)
-
-
 def outline_control(module: ModuleOp) -> None:
     """Replace the graph functions of a module."""
     for function in list(graph.functions(module)):

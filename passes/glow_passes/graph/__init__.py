@@ -4,24 +4,11 @@ from __future__ import annotations
 
 from xdsl.passes import ModulePass
 
-from glow_passes.graph.bind_sizes import BindSizesPass
 from glow_passes.graph.branches import BranchesPass
 from glow_passes.graph.cse import CsePass
 from glow_passes.graph.dce import DcePass
 from glow_passes.graph.place_constants import PlaceConstantsPass
-from glow_passes.graph.rebatch import RebatchPass
 from glow_passes.graph.simplify import SimplifyPass
-
-#: Every graph pass. A test compares this tuple with the folder.
-GRAPH_PASSES: tuple[type[ModulePass], ...] = (
-    BindSizesPass,
-    BranchesPass,
-    CsePass,
-    DcePass,
-    PlaceConstantsPass,
-    RebatchPass,
-    SimplifyPass,
-)
 
 #: Target-independent optimisation, in order.
 OPTIMIZE: tuple[ModulePass, ...] = (

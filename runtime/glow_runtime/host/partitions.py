@@ -18,8 +18,8 @@ from glow_dialects.core.errors import PartitionError
 from glow_dialects.core.graph_op import GraphOp
 from glow_dialects.core.quiet_gc import quiet_gc
 from glow_dialects.dialects import context
+from glow_dialects.ops.control import has_control
 from glow_dialects.ops.module import FuncOp, functions
-from glow_passes.fn.outline_control import has_control
 from glow_passes.partition.cut import Place
 from glow_passes.partition.nodes import memory_of, node_graph
 from glow_passes.partition.partition import partition

@@ -134,5 +134,3 @@ RULES: dict[str, Versions] = {
     "Quant": quant,
     "Trunc": ((0, trunc), (2, trunc_2)),
 }
-#: Domains of these operators, from the newest to the oldest.
-DOMAINS = ("qonnx.custom_op.general", "onnx.brevitas", "finn.custom_op.general")

@@ -12,12 +12,12 @@ import numpy as np
 from glow_dialects.core.types import Array
 from glow_frontends.onnx.emitter import Emitter
 from glow_frontends.onnx.errors import RuleError
-from glow_frontends.onnx.node import REQUIRED, Node, Result, known_inputs
+from glow_frontends.onnx.node import Node, Result, known_inputs
 from glow_frontends.onnx.rules.rule import Rule, Versions, option
 from glow_frontends.onnx.rules.selection import inputs_of
 
 
-def _texts(values: list[Any], shape: tuple[int, ...]) -> Array:
+def text_array(values: list[Any], shape: tuple[int, ...]) -> Array:
     out = np.empty(len(values), dtype=object)
     out[:] = values
     return out.reshape(shape)
@@ -40,7 +40,7 @@ def string_concat(g: Emitter, n: Node) -> Array:
     except ValueError as error:
         raise RuleError(str(error)) from None
     pairs = zip(left.reshape(-1), right.reshape(-1), strict=True)
-    return _texts([a + b for a, b in pairs], left.shape)
+    return text_array([a + b for a, b in pairs], left.shape)
 
 
 def string_split(g: Emitter, n: Node) -> list[Array]:
@@ -53,7 +53,7 @@ def string_split(g: Emitter, n: Node) -> list[Array]:
     rows = [p + [""] * (width - len(p)) for p in parts]
     flat = [s for row in rows for s in row]
     counts = np.array([len(p) for p in parts], dtype=np.int64).reshape(x.shape)
-    return [_texts(flat, (*x.shape, width)), counts]
+    return [text_array(flat, (*x.shape, width)), counts]
 
 
 def regex_full_match(g: Emitter, n: Node) -> Array:
@@ -79,40 +79,7 @@ def string_normalizer(g: Emitter, n: Node) -> Array:
     banned = set(stop) if exact else {w.lower() for w in stop}
     kept = [s for s in x.reshape(-1) if (s if exact else s.lower()) not in banned]
     words = [change(s) for s in kept] or [""]
-    return _texts(words, (len(words),) if x.ndim == 1 else (1, len(words)))
-
-
-def tokenizer(g: Emitter, n: Node) -> Array:
-    """Tokenizer (com.microsoft): words by an expression or between separators, or single characters.
-
-    Rows are filled up to the longest with `pad_value`; `mark` puts U+0002 and U+0003 around each.
-    """
-    del g
-    (x,) = texts_of(n, 1)
-    least, fill = n.integer("mincharnum", REQUIRED), n.text("pad_value", REQUIRED)
-    separators, expression = n.texts("separators", ()), n.text("tokenexp", "")
-    try:
-        words, cuts = re.compile(expression), [re.compile(s) for s in separators]
-    except re.error as error:
-        raise RuleError(f"the pattern is no regular expression: {error}") from None
-
-    def tokens(text: str) -> list[str]:
-        if expression:
-            parts = [m.group() for m in words.finditer(text)]
-        elif separators in ((), ("",)):
-            parts = list(text)
-        else:
-            parts = [text]
-            for cut in cuts:
-                parts = [piece for part in parts for piece in cut.split(part)]
-        return [part for part in parts if part and len(part) >= least]
-
-    rows = [tokens(text) for text in x.reshape(-1)]
-    if n.flag("mark") and any(rows):
-        rows = [["\x02", *row, "\x03"] for row in rows]
-    width = max(map(len, rows), default=0)
-    flat = [token for row in rows for token in (*row, *[fill] * (width - len(row)))]
-    return _texts(flat, (*x.shape, width))
+    return text_array(words, (len(words),) if x.ndim == 1 else (1, len(words)))
 
 
 def tf_idf(g: Emitter, n: Node) -> Array:
@@ -213,6 +180,3 @@ RULES: dict[str, Versions] = {
     "StringNormalizer": string_normalizer,
     "TfIdfVectorizer": tf_idf,
 }
-
-#: Rules of com.microsoft.
-CONTRIB: dict[str, Versions] = {"Tokenizer": tokenizer}
