@@ -1,0 +1,34 @@
+"""What patterns leave alone, one reason each, and forms that they take, family by family."""
+
+from __future__ import annotations
+
+import activation_formulas
+import movement_formulas
+import numpy as np
+import pytest
+from graph_runner import Net
+
+from glow_dialects.core.types import Array
+from glow_dialects.dialects import context
+from glow_passes.graph.cse import CsePass
+from glow_passes.graph.dce import DcePass
+from glow_passes.graph.simplify import SimplifyPass
+
+FAMILIES = activation_formulas.FAMILIES | movement_formulas.FAMILIES
+CASES = [(family, name) for family, cases in FAMILIES.items() for name in cases]
+X: Array = np.linspace(-4, 4, 18, dtype=np.float32).reshape(3, 6)
+
+
+@pytest.mark.parametrize("family,name", CASES)
+def test_pattern(family: str, name: str) -> None:
+    """The nodes that the family leaves, beside known values, and the formula's value."""
+    build, left = FAMILIES[family][name]
+    n = Net()
+    n.g.save(build(n, n.g.input(X)))
+    want = n.g.run()
+    for item in (SimplifyPass(only=(family,)), CsePass(), DcePass()):
+        item.apply(context(), n.g.module)
+    n.g.module.verify()
+    assert " ".join(op for op in n.g.ops() if op != "splat") == left
+    for have, value in zip(n.g.run(), want, strict=True):
+        np.testing.assert_allclose(have, value, rtol=1e-5, atol=2e-3 if "gelu" in left else 1e-5)
