@@ -86,6 +86,10 @@ class Net:
         return self.g.constant(np.asarray(value)) if isinstance(value, np.generic | np.ndarray) else value
 
     def __getattr__(self, name: str) -> Callable[..., SSAValue]:
+        return self(name)
+
+    def __call__(self, name: str) -> Callable[..., SSAValue]:
+        """What inserts nodes of a name: `n("not")(x)`, or `n.exp(x)`."""
         kind: Any = context().get_op(f"glow.{name}")
         return lambda *values, **properties: self.g.b(kind(*map(self.of, values), **properties))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import activation_formulas
+import arithmetic_formulas
 import movement_formulas
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ from glow_passes.graph.cse import CsePass
 from glow_passes.graph.dce import DcePass
 from glow_passes.graph.simplify import SimplifyPass
 
-FAMILIES = activation_formulas.FAMILIES | movement_formulas.FAMILIES
+FAMILIES = activation_formulas.FAMILIES | arithmetic_formulas.FAMILIES | movement_formulas.FAMILIES
 CASES = [(family, name) for family, cases in FAMILIES.items() for name in cases]
 X: Array = np.linspace(-4, 4, 18, dtype=np.float32).reshape(3, 6)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
@@ -27,6 +28,8 @@ class Mutant:
     source: str
     #: The lines of the statement that changes (of its head, where it holds others); None outside functions.
     span: range | None
+    #: The lines one of which a test must run to notice, as far as that is known.
+    needed: range | None
     tree: ast.Module = field(repr=False)
     make: Callable[[], object] = field(repr=False)
 
@@ -43,8 +46,17 @@ def mutants(text: str) -> list[Mutant]:
     for node, span in _code(tree, None, False):
         line = getattr(node, "lineno", 0)
         for kind, change, make in _changes_of(node):
-            found.append(Mutant(line, kind, change, lines[line - 1].strip(), span, tree, make))
+            needed = _rule(tree, change) if kind == "pattern" else span
+            found.append(Mutant(line, kind, change, lines[line - 1].strip(), span, needed, tree, make))
     return found
+
+
+def _rule(tree: ast.Module, change: str) -> range | None:
+    """The lines of the function that a dropped pattern applies."""
+    for node in tree.body:
+        if isinstance(node, ast.FunctionDef) and re.search(rf"\b{node.name}\b", change):
+            return range(node.body[0].lineno, (node.end_lineno or node.lineno) + 1)
+    return None
 
 
 def _changes_of(node: ast.AST) -> Iterator[tuple[str, str, Callable[[], object]]]:
