@@ -138,7 +138,9 @@ SPLATS: dict[str, tuple[Formula, str]] = {
         lambda n, x: n.add(x, n.concat([spread(2, 3, 2), t(n, 3, 4)], axis=1)), "concat add",
     ),
     "moved numbers": (lambda n, x: n.add(x, turn(n, grid(6, 3))), "transpose add"),
-    "moved to nothing": (lambda n, x: n.add(t(n, 0, 3), cut(n, n.of(spread(2, 3, 3)), (0, 0), (0, 3))), "slice add"),
+    "moved to nothing": (
+        lambda n, x: n.add(t(n, 0, 3), cut(n, n.of(spread(2, 3, 3)), (0, 0), (0, 3))), "slice add",
+    ),
     "computed": (lambda n, x: n.add(x, n.exp(spread(2, 3, 6))), "add"),
     "computed of two": (lambda n, x: n.add(x, n.mul(spread(2, 3, 6), spread(3, 6))), "add"),
     "computed of numbers": (lambda n, x: n.add(x, n.exp(grid(3, 6))), "exp add"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import activation_formulas
 import arithmetic_formulas
+import layer_formulas
 import movement_formulas
 import numpy as np
 import pytest
@@ -15,7 +16,8 @@ from glow_passes.graph.cse import CsePass
 from glow_passes.graph.dce import DcePass
 from glow_passes.graph.simplify import SimplifyPass
 
-FAMILIES = activation_formulas.FAMILIES | arithmetic_formulas.FAMILIES | movement_formulas.FAMILIES
+MODULES = (activation_formulas, arithmetic_formulas, layer_formulas, movement_formulas)
+FAMILIES = {family: cases for module in MODULES for family, cases in module.FAMILIES.items()}
 CASES = [(family, name) for family, cases in FAMILIES.items() for name in cases]
 X: Array = np.linspace(-4, 4, 18, dtype=np.float32).reshape(3, 6)
 
