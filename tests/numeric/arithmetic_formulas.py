@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 from graph_runner import Net
-from movement_formulas import cast, cut, row, t, to, turn
+from movement_formulas import cast, cut, expand, row, t, to, turn
 from xdsl.ir import SSAValue
 
 from glow_dialects.core.types import Array
@@ -167,6 +167,10 @@ SOFTMAXES: dict[str, tuple[Formula, str]] = {
     ),
     "over two axes": (lambda n, x: n.div(e := n.exp(x), n.sum(e, 0, 1)), "exp reduce_sum div"),
     "of another sum": (lambda n, x: n.div(n.exp(x), n.sum(n.exp(t(n, 3, 6)), 1)), "exp exp reduce_sum div"),
+    "without exp": (lambda n, x: n.div(x, n.sum(x, 1)), "reduce_sum div"),
+    "shifted by no maximum": (
+        lambda n, x: n.div(e := n.exp(n.sub(x, n.sum(x, 1))), n.sum(e, 1)), "reduce_sum sub softmax",
+    ),
     "of half precision": (lambda n, x: soft(n, cast(n, x, "float16"), 1), "cast exp reduce_sum div"),
     "reshaped": (lambda n, x: n.div(e := n.exp(x), to(n, n.reduce_sum(e, axes=(1,)), 3, 1)), "softmax"),
     "reshaped to another place": (
@@ -315,8 +319,21 @@ NORMALIZATIONS: dict[str, tuple[Formula, str]] = {
     ),
     "rms, biased": (lambda n, x: n.add(n.rms_norm(x, row(6), **ROW), row(6)), "rms_norm add"),
 }  # fmt: skip
+HALF = 1 << 17  # numbers, of which twice as many are the most that is folded in any case
+FOLDED: dict[str, tuple[Formula, str]] = {
+    "known": (lambda n, x: n.mul(x, n.exp(row(6))), "mul"),
+    "of two": (lambda n, x: n.mul(x, n.add(row(6), grid(6))), "mul"),
+    "half known": (lambda n, x: n.add(x, row(6)), "add"),
+    "half known, first": (lambda n, x: n.add(row(6), x), "add"),
+    "larger than its operand": (lambda n, x: expand(n, n.of(row(HALF)), 2, HALF), ""),
+    "twice as large as a large operand": (lambda n, x: expand(n, n.of(row(2 * HALF)), 2, 2 * HALF), ""),
+    "three times as large": (lambda n, x: expand(n, n.of(row(HALF)), 3, HALF), "expand"),
+    "as large as its operands": (lambda n, x: n.add(row(4 * HALF), n.of(row(4 * HALF))), ""),
+    "of one number": (lambda n, x: expand(n, n.of(spread(2, HALF)), 3, HALF), "expand"),
+}  # fmt: skip
 FAMILIES: dict[str, dict[str, tuple[Formula, str]]] = {
     "algebra": ALGEBRA,
+    "fold_constants": FOLDED,
     "selects": SELECTS,
     "splats": SPLATS,
     "softmaxes": SOFTMAXES,

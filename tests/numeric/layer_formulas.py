@@ -274,7 +274,7 @@ SUMS: dict[str, tuple[Formula, str]] = {
     ),
     "a row beside half": (
         lambda n, x: beside(n, a := t(n, 4, 2, 3), to(n, cut(n, a, (0, 0, 0), (2, 2, 3)), 4, 3)),
-        "slice reshape matmul slice reshape matmul concat",
+        "slice reshape slice reshape matmul matmul concat",
     ),
 }  # fmt: skip
 FAMILIES: dict[str, dict[str, tuple[Formula, str]]] = {

@@ -8,10 +8,11 @@ import layer_formulas
 import movement_formulas
 import numpy as np
 import pytest
-from graph_runner import Net
+from graph_runner import Graph, Net
 
 from glow_dialects.core.types import Array
 from glow_dialects.dialects import context
+from glow_dialects.ops.dropout import DropoutOp
 from glow_passes.graph.cse import CsePass
 from glow_passes.graph.dce import DcePass
 from glow_passes.graph.simplify import SimplifyPass
@@ -35,3 +36,24 @@ def test_pattern(family: str, name: str) -> None:
     assert " ".join(op for op in n.g.ops() if op != "splat") == left
     for have, value in zip(n.g.run(), want, strict=True):
         np.testing.assert_allclose(have, value, rtol=1e-5, atol=2e-3 if "gelu" in left else 1e-5)
+
+
+def test_dropout() -> None:
+    """Nothing is dropped, and the mask says so."""
+    g = Graph()
+    node = g.b.insert(DropoutOp(g.input(X), ratio=0.5))
+    for value in node.results:
+        g.save(value)
+    SimplifyPass(only=("noops",)).apply(context(), g.module)
+    assert g.ops() == ["splat"]
+    x, mask = g.run()
+    np.testing.assert_array_equal(x, X)
+    assert mask.dtype == bool and mask.all() and mask.shape == X.shape
+
+
+def test_gather_out_of_range() -> None:
+    """The refusal is left to the operator."""
+    n = Net()
+    n.g.save(n.gather(n.g.input(X), np.array([6]), axis=1))
+    SimplifyPass(only=("gathers",)).apply(context(), n.g.module)
+    assert n.g.ops() == ["gather"]
