@@ -115,6 +115,7 @@ TRANSPOSES: dict[str, tuple[Formula, str]] = {
         "transpose exp softmax add matmul",
     ),
     "below a concat": (lambda n, x: cat(n, turn(n, x), turn(n, t(n, 2, 6)), axis=1), "concat transpose"),
+    "below a concat of one": (lambda n, x: cat(n, turn(n, x)), "concat transpose"),
     "below half a concat": (lambda n, x: cat(n, turn(n, x), t(n, 6, 2)), "transpose concat"),
     "below a concat of two permutations": (
         lambda n, x: cat(n, turn(n, t(n, 3, 3, 3), 1, 2, 0), turn(n, t(n, 3, 3, 3), 2, 0, 1)),
@@ -162,6 +163,21 @@ RESHAPES: dict[str, tuple[Formula, str]] = {
     "beside its like": (
         lambda n, x: n.add(soft(n, x, 18), to(n, n.softmax(t(n, 3, 6), axis=0), 18)),
         "softmax softmax add reshape",
+    ),
+    "beside its like of another shape": (
+        lambda n, x: n.add(soft(n, x, 18), soft(n, t(n, 2, 9), 18)), "softmax reshape softmax reshape add",
+    ),
+    "beside a tensor of as many axes": (
+        lambda n, x: n.add(soft(n, x, 6, 3), t(n, 6, 3)), "softmax reshape add",
+    ),
+    "beside a known matrix": (
+        lambda n, x: n.add(soft(n, x, 1, 3, 6), row(18).reshape(3, 6)), "softmax reshape add",
+    ),
+    "beside a number of as many axes": (
+        lambda n, x: n.add(soft(n, x, 3, 2, 3), t(n, 1, 1)), "softmax add reshape",
+    ),
+    "of a smaller shape than what is known": (
+        lambda n, x: n.add(soft(n, x, 18), row(36).reshape(2, 18)), "softmax reshape add",
     ),
     "beside a number": (lambda n, x: n.add(soft(n, x, 18), 1.5), "softmax add reshape"),
     "beside a number of more axes": (
