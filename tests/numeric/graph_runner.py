@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp
@@ -12,6 +13,8 @@ from glow_backends.interpreter.modules import run_graph
 from glow_dialects.core.builder import Builder
 from glow_dialects.core.graph_op import GraphOp
 from glow_dialects.core.types import Array, tensor_of, typed
+from glow_dialects.dialects import context
+from glow_dialects.ops.activation import ClipOp
 from glow_dialects.ops.module import (
     ConstantOp,
     FuncOp,
@@ -20,8 +23,7 @@ from glow_dialects.ops.module import (
     SaveOp,
     functions,
 )
-
-Net = Callable[[Builder, Sequence[SSAValue]], SSAValue | Sequence[SSAValue]]
+from glow_dialects.ops.reduce import ReduceMaxOp, ReduceMeanOp, ReduceSumOp
 
 
 class Graph:
@@ -67,6 +69,45 @@ class Graph:
         """Names of the nodes, reads and saves left out."""
         body = self.function.body.block.ops
         return [op.name.removeprefix("glow.") for op in body if isinstance(op, GraphOp)]
+
+
+class Net:
+    """Formulas with numbers where an exporter writes scalar constants: `n.mul(n.softmax(x, axis=1), 2.0)`."""
+
+    def __init__(self) -> None:
+        self.g = Graph()
+
+    def of(self, value: Any) -> Any:
+        """A number or array as a constant, a list of such as one operand."""
+        if isinstance(value, list):
+            return [self.of(v) for v in value]
+        if isinstance(value, float | int) and not isinstance(value, np.generic):
+            value = np.float32(value)
+        return self.g.constant(np.asarray(value)) if isinstance(value, np.generic | np.ndarray) else value
+
+    def __getattr__(self, name: str) -> Callable[..., SSAValue]:
+        return self(name)
+
+    def __call__(self, name: str) -> Callable[..., SSAValue]:
+        """What inserts nodes of a name: `n("not")(x)`, or `n.exp(x)`."""
+        kind: Any = context().get_op(f"glow.{name}")
+        return lambda *values, **properties: self.g.b(kind(*map(self.of, values), **properties))
+
+    def clip(self, x: SSAValue, low: float, high: float) -> SSAValue:
+        """Limits as numbers."""
+        return self.g.b(ClipOp(x, min=float(low), max=float(high)))
+
+    def mean(self, x: SSAValue, *axes: int) -> SSAValue:
+        """Axes kept as ones."""
+        return self.g.b(ReduceMeanOp(x, axes=axes, keepdims=True))
+
+    def sum(self, x: SSAValue, *axes: int) -> SSAValue:
+        """Axes kept as ones."""
+        return self.g.b(ReduceSumOp(x, axes=axes, keepdims=True))
+
+    def top(self, x: SSAValue, *axes: int) -> SSAValue:
+        """The maximum, axes kept as ones."""
+        return self.g.b(ReduceMaxOp(x, axes=axes, keepdims=True))
 
 
 def run(module: ModuleOp, inputs: Mapping[str, Array]) -> list[Array]:

@@ -15,6 +15,7 @@ from glow_passes.graph.cse import CsePass
 from glow_passes.graph.dce import DcePass
 from glow_passes.instr.share_buffers import ShareBuffersPass
 from glow_passes.lower.irgen import IrgenPass
+from glow_tools.pipelines import parse
 
 
 def test_a_short_hunt() -> None:
@@ -40,16 +41,22 @@ class WithoutRelu(GraphPass):
                 node.result.replace_all_uses_with(node.input)
 
 
-def relu_case() -> hunt_orders.Case:
-    """The sample of relu."""
-    made, _ = hunt_orders.graph_of(hunt_orders.SAMPLES["relu-0"])
+def sample_case(name: str) -> hunt_orders.Case:
+    """A sample of a card."""
+    made, _ = hunt_orders.graph_of(hunt_orders.SAMPLES[name])
     want = hunt_orders.run_graph(made.function, made.inputs)
-    return hunt_orders.Case("relu-0", made.module, made.inputs, want)
+    return hunt_orders.Case(name, made.module, made.inputs, want)
+
+
+@pytest.mark.parametrize("name,order", [("conv_transpose-5", "glow-cpu-layout")])
+def test_what_hunts_found(name: str, order: str) -> None:
+    """A bias that is filled up to whole vectors, for 24 channels."""
+    assert hunt_orders.wrong(sample_case(name), parse(order)) is None
 
 
 def test_a_wrong_pass_is_found() -> None:
     """On graphs and behind the instructions; only the wrong pass is left of the order."""
-    case, bad = relu_case(), WithoutRelu()
+    case, bad = sample_case("relu-0"), WithoutRelu()
     assert hunt_orders.wrong(case, [DcePass(), CsePass()]) is None
     for order in ([DcePass(), bad, CsePass()], [bad, *hunt_orders.order_to_plan()]):
         told = hunt_orders.wrong(case, order)
@@ -61,4 +68,4 @@ def test_a_wrong_pass_is_found() -> None:
 def test_orders_that_are_refused(order: list[hunt_orders.ModulePass]) -> None:
     """Instructions before there are any, graphs after they are gone."""
     with pytest.raises(OrderError, match=f"{order[-1].name}.* works on"):
-        hunt_orders.wrong(relu_case(), order)
+        hunt_orders.wrong(sample_case("relu-0"), order)

@@ -3,9 +3,10 @@
     python tests/repo/mutants.py [FILE.py ...] [--patterns] [--jobs 2]     (make mutants)
 
 A mutant has one condition turned round, one comparison shifted, one term or number changed, or one whole
-pattern dropped. Each runs in a process of its own: first the FileCheck files that are named after the pass,
-then, where these notice nothing, the quick tests of its folder. What survives is printed with its line; a
-dropped pattern that survives ends the run with 1. `--patterns`: dropped patterns only.
+pattern dropped. The tests of the folder of the pass (FileCheck files and quick tests of values) run once, and
+the lines that each runs are noted; a mutant then runs those that run its line, in a process divided from this
+one, until one fails. What survives is printed with its line; a dropped pattern that survives ends the run
+with 1, as does an entry of `equivalent_mutants.txt` that is no mutant. `--patterns`: dropped patterns only.
 """
 
 from __future__ import annotations
@@ -13,202 +14,424 @@ from __future__ import annotations
 import argparse
 import ast
 import contextlib
-import copy
+import gc
 import importlib.machinery
+import inspect
 import io
 import os
+import pickle
 import re
 import shlex
 import signal
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+import time
+from collections import Counter
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import accumulate, groupby
 from pathlib import Path
+from types import CodeType, FrameType, FunctionType, ModuleType
 from typing import Any
 
 import filecheck.matcher
 import filecheck.options
 import pytest
+from _pytest.runner import runtestprotocol
+from mutations import Mutant, mutants
 
-# Loaded once, before the processes of the mutants divide; no pass is.
 from glow_dialects.dialects import context
 
 ROOT = Path(__file__).parent.parent.parent
 PASSES = ROOT / "passes/glow_passes"
-FOLDERS = ("graph", "instr", "lower", "quantize")
-#: Tests of a folder of passes, run where its FileCheck files notice nothing.
-TESTS: dict[str, tuple[str, ...]] = {
-    "graph": ("test_patterns.py", "test_recognition.py", "test_branches.py", "test_graph_passes.py"),
-    "instr": ("test_inplace.py", "test_hide_latency.py", "test_device_programs.py", "test_random_orders.py"),
-    "lower": ("test_random_orders.py",),
-    "quantize": ("test_quantize_layers.py", "test_quantize.py", "test_calibration.py"),
+CPU = ROOT / "backends/glow_backends/cpu/passes"
+FOLDERS = (*(PASSES / n for n in ("graph", "quantize", "lower", "instr", "fn", "partition", "autodiff")), CPU)
+EQUIVALENT = Path(__file__).with_name("equivalent_mutants.txt")
+#: Folders and files of tests of a folder of passes, below `tests/filecheck` and `tests`.
+FILECHECKS: dict[Path, tuple[str, ...]] = {
+    PASSES / "graph": ("patterns", "passes/graph", "pipelines"),
+    PASSES / "quantize": ("passes/quantize", "pipelines"),
+    PASSES / "lower": ("passes/lower", "passes", "pipelines"),
+    PASSES / "instr": ("passes/instr", "instr", "pipelines"),
+    PASSES / "fn": ("passes/fn", "fn"),
+    PASSES / "partition": ("passes/partition",),
+    PASSES / "autodiff": ("passes/autodiff", "pipelines"),
+    CPU: ("backends",),
 }
-PATIENCE = 120
-"""Processor seconds after which a mutant counts as noticed: it hangs."""
-COMPARISONS: dict[type[ast.cmpop], type[ast.cmpop]] = {
-    **{ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq},
-    **{ast.NotEq: ast.Eq, ast.Is: ast.IsNot, ast.IsNot: ast.Is, ast.In: ast.NotIn, ast.NotIn: ast.In},
+TESTS: dict[Path, tuple[str, ...]] = {
+    PASSES / "graph": (
+        *("numeric/test_patterns.py", "numeric/test_pattern_guards.py", "numeric/test_recognition.py"),
+        *("numeric/test_branches.py", "numeric/test_graph_passes.py", "numeric/test_driver.py"),
+        "numeric/test_bind.py",
+    ),
+    PASSES / "quantize": (
+        *("numeric/test_quantize_layers.py", "numeric/test_quantize.py", "numeric/test_calibration.py"),
+        *("numeric/test_weight_quantization.py", "onnx/test_quantized.py", "onnx/test_export_quantized.py"),
+    ),
+    PASSES / "lower": ("numeric/test_random_orders.py",),
+    PASSES / "instr": (
+        *("numeric/test_inplace.py", "numeric/test_hide_latency.py", "numeric/test_device_programs.py"),
+        *("numeric/test_tile.py", "numeric/test_arena.py", "numeric/test_random_orders.py"),
+    ),
+    PASSES / "fn": ("numeric/test_functions.py", "numeric/test_functions_derivatives.py"),
+    PASSES / "partition": ("runtime/test_partitioner.py", "runtime/test_partition_plans.py"),
+    PASSES / "autodiff": ("numeric/test_gradients_special.py", "numeric/test_recurrent_train.py"),
+    CPU: (
+        *("numeric/test_cpu_graph.py", "numeric/test_stack.py", "numeric/test_place_parts.py"),
+        *("numeric/test_quantized_layout.py", "numeric/test_training_layouts.py"),
+    ),
 }
-TERMS: dict[type[ast.operator], type[ast.operator]] = {
-    **{ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Add, ast.FloorDiv: ast.Mult, ast.Div: ast.Mult},
-}
+PATIENCE = 5
+"""Processor seconds, beside ten times those of a test, after which a mutant hangs, and counts as noticed."""
+BUDGET = 1.0
+"""Processor seconds of tests, as they were measured, that a mutant is worth, if it is not a whole pattern."""
+OURS = ("glow_passes", "glow_backends", "glow_compiler", "glow_frontends", "glow_runtime", "glow_tools")
+
+Lines = dict[str, set[int]]
+"""Lines that ran, by file."""
+
+
+BROKEN = 255
+"""The exit status of a process in which no test could be asked."""
 
 
 @dataclass(frozen=True)
-class Mutant:
-    """A changed source: what was changed, on which line."""
+class FileCheck:
+    """The RUN lines of a file that are one glow-opt and one filecheck."""
 
-    line: int
-    kind: str
-    change: str
-    source: str
+    file: Path
 
+    @property
+    def name(self) -> str:
+        """How it is called in messages."""
+        return str(self.file.relative_to(ROOT))
 
-def mutants(source: str) -> list[Mutant]:
-    """Every mutant of a module."""
-    tree = ast.parse(source)
-    return [
-        Mutant(line, kind, change, ast.unparse(changed))
-        for number, (line, kind, change, _) in enumerate(_changes(tree))
-        for changed in [_changed(tree, number)]
-    ]
+    def passes(self, anew: bool) -> bool:
+        """Whether they pass, in this process."""
+        from glow_tools import opt
 
-
-Change = tuple[int, str, str, Callable[[], object]]
-
-
-def _changed(tree: ast.Module, number: int) -> ast.Module:
-    """A copy of a module with one of its changes made."""
-    changed = copy.deepcopy(tree)
-    next(change for n, (*_, change) in enumerate(_changes(changed)) if n == number)()
-    return changed
-
-
-def _changes(tree: ast.Module) -> Iterator[Change]:
-    """The changes that can be made in a module, in the order of its text."""
-    for node in _code(tree):
-        line = getattr(node, "lineno", 0)
-        match node:
-            case ast.Tuple(elts=elements):
-                for place, element in enumerate(elements):
-                    if isinstance(element, ast.Call) and _name(element.func) == "Pattern":
-                        told = f"without {ast.unparse(element)}"
-                        yield element.lineno, "pattern", told, partial(elements.pop, place)
-            case ast.Compare(ops=ops):
-                for place, op in enumerate(ops):
-                    other = COMPARISONS[type(op)]()
-                    told = f"{ast.unparse(node)}: {type(op).__name__} -> {type(other).__name__}"
-                    yield line, "comparison", told, partial(ops.__setitem__, place, other)
-            case ast.BoolOp(values=values):
-                for place, value in enumerate(values):
-                    yield line, "term", f"without the term {ast.unparse(value)}", partial(values.pop, place)
-            case ast.BinOp(op=op) if type(op) in TERMS:
-                other = TERMS[type(op)]()
-                told = f"{ast.unparse(node)}: {type(op).__name__} -> {type(other).__name__}"
-                yield line, "arithmetic", told, partial(setattr, node, "op", other)
-            case ast.If(test=test) | ast.IfExp(test=test) if not isinstance(test, ast.Compare | ast.BoolOp):
-                turned = ast.UnaryOp(ast.Not(), test)
-                yield (
-                    line,
-                    "condition",
-                    f"if not ({ast.unparse(test)})",
-                    partial(setattr, node, "test", turned),
-                )
-            case ast.Constant(value=int() as value):
-                other = not value if isinstance(value, bool) else value + 1
-                yield line, "number", f"{value} -> {other}", partial(setattr, node, "value", other)
-            case _:
-                pass
+        for command in re.findall(r"^// RUN: (?:not )?(.*)$", self.file.read_text(), re.M):
+            parts = re.fullmatch(r"glow-opt ([^|]*?)(?: 2>&1)? \| filecheck ([^|]*)", command)
+            if parts is None or "%t" in command:
+                continue
+            first, second = (shlex.split(part.replace("%s", str(self.file))) for part in parts.groups())
+            out = io.StringIO()
+            with contextlib.redirect_stdout(out), contextlib.redirect_stderr(out):
+                with contextlib.suppress(SystemExit):
+                    opt.main(first)
+                sys.stdin = io.StringIO(out.getvalue())
+                options = filecheck.options.parse_argv_options(["filecheck", *second])
+                if filecheck.matcher.Matcher.from_opts(options).run():
+                    return False
+        return True
 
 
-def _code(node: ast.AST) -> Iterator[ast.AST]:
-    """The nodes of what runs: no annotations, messages of errors, checks of mistakes, decorators."""
-    yield node
-    left_out = {"annotation", "returns", "decorator_list"}
-    for name, value in ast.iter_fields(node):
-        for child in value if isinstance(value, list) else [value]:
-            passed_by = isinstance(child, ast.Raise | ast.Assert | ast.ImportFrom)
-            if isinstance(child, ast.AST) and name not in left_out and not passed_by:
-                yield from _code(child)
+@dataclass(frozen=True)
+class Collected:
+    """A test that pytest collected."""
+
+    item: pytest.Item
+
+    @property
+    def name(self) -> str:
+        """How pytest names it."""
+        return self.item.nodeid
+
+    def passes(self, anew: bool) -> bool:
+        """Whether it passes; `anew`: its module was forgotten."""
+        if anew:
+            return pytest.main(["-q", "-n", "0", "-p", "no:cacheprovider", self.name]) == 0
+        return not any(report.failed for report in runtestprotocol(self.item, log=False))
 
 
-def _name(node: ast.AST) -> str:
-    return node.id if isinstance(node, ast.Name) else ""
+Test = FileCheck | Collected
 
 
-Stage = Callable[[Path], bool]
-"""Whether some tests of a pass file pass."""
+@dataclass
+class Known:
+    """What is known of a test: its processor seconds, the lines of pass files that it runs."""
+
+    seconds: float
+    lines: Lines
 
 
-def is_noticed(file: Path, stage: Stage, source: str) -> bool:
-    """Whether a test of a stage fails, hangs or dies with another source of a pass file."""
+def filechecks(folder: Path) -> list[FileCheck]:
+    """The FileCheck files of a folder of passes."""
+    tops = [ROOT / "tests/filecheck" / name for name in FILECHECKS[folder]]
+    return [FileCheck(f) for f in dict.fromkeys(f for top in tops for f in sorted(top.rglob("*.mlir")))]
+
+
+def in_child(work: Callable[[], int]) -> int:
+    """The id of a process divided from this one, whose exit status is what some work gives; it is silent."""
     child = os.fork()
-    if child:
-        return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) != 0
+    if child == 0:
+        try:
+            quiet = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(quiet, 1)
+            os.dup2(quiet, 2)
+            os._exit(work())
+        except BaseException:
+            os._exit(BROKEN)
+    return child
+
+
+@contextlib.contextmanager
+def noted(files: set[str], lines: Lines) -> Generator[None]:
+    """Note the lines that run in some files."""
+
+    def enter(frame: FrameType, event: str, _: Any) -> Any:
+        if frame.f_code.co_filename not in files:
+            return None
+        seen = lines.setdefault(frame.f_code.co_filename, set())
+
+        def step(frame: FrameType, event: str, _: Any) -> Any:
+            seen.add(frame.f_lineno)
+            return step
+
+        return step
+
+    sys.settrace(enter)
     try:
-        signal.setitimer(signal.ITIMER_PROF, PATIENCE)
-        quiet = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(quiet, 1), os.dup2(quiet, 2)
-        _replace(file, source)
-        os._exit(0 if stage(file) else 1)
-    except BaseException:
-        os._exit(1)
+        yield
+    finally:
+        sys.settrace(None)
 
 
-def _replace(file: Path, source: str) -> None:
-    """Import another source in the place of a file."""
-    usual = importlib.machinery.SourceFileLoader.get_code
+def known(tests: Sequence[Test], files: set[str]) -> dict[Test, Known]:
+    """What each test runs. It ran in another process, so that nothing is remembered here but the imports."""
+    read, write = os.pipe()
+
+    def measure() -> int:
+        found: list[Known | None] = []
+        for test in tests:
+            lines: Lines = {}
+            start = time.process_time()
+            with noted(files, lines):
+                passed = test.passes(anew=False)
+            found.append(Known(time.process_time() - start, lines) if passed else None)
+        with os.fdopen(write, "wb") as out:
+            pickle.dump((found, list(sys.modules)), out)
+        return 0
+
+    child = in_child(measure)
+    os.close(write)
+    with os.fdopen(read, "rb") as back:
+        told = back.read()
+    os.waitpid(child, 0)
+    found: list[Known | None]
+    found, modules = pickle.loads(told)
+    if failed := [t.name for t, k in zip(tests, found, strict=True) if k is None]:
+        raise SystemExit(f"tests fail as it is: {', '.join(failed)}")
+    for name in modules:
+        if name.partition(".")[0] in OURS:
+            importlib.import_module(name)
+    context()
+    return {test: k for test, k in zip(tests, found, strict=True) if k is not None}
+
+
+def functions_of(code: CodeType) -> list[CodeType]:
+    """The code of the functions that a module defines itself or in classes, not of those within functions."""
+    found: list[CodeType] = []
+    for const in code.co_consts:
+        if isinstance(const, CodeType):
+            found += [const] if const.co_flags & inspect.CO_OPTIMIZED else functions_of(const)
+    return found
+
+
+@dataclass(frozen=True)
+class Source:
+    """A pass file: its mutants, the code of its functions as it is, and those that are loaded."""
+
+    file: Path
+    made: list[Mutant]
+    code: list[CodeType]
+    loaded: list[FunctionType]
+    module: ModuleType
+
+    def change(self, mutant: Mutant) -> bool:
+        """Make a change in what is loaded; False where the module has to be imported anew for it."""
+        if mutant.kind == "pattern":
+            return self._drop(mutant)
+        if mutant.span is not None:
+            self._replace(mutant)
+        return mutant.span is not None
+
+    def _drop(self, mutant: Mutant) -> bool:
+        """Let a pattern of a table match nothing."""
+        for node in mutant.tree.body:
+            match node:
+                case (
+                    ast.Assign(targets=[ast.Name(id=name)], value=ast.Tuple(elts=elements))
+                    | ast.AnnAssign(target=ast.Name(id=name), value=ast.Tuple(elts=elements))
+                ):
+                    told = [f"without {ast.unparse(e)}" for e in elements]
+                    spread = any(isinstance(e, ast.Starred) for e in elements)
+                    if mutant.change in told and not spread:
+                        pattern = getattr(self.module, name)[told.index(mutant.change)]
+                        object.__setattr__(pattern, "roots", ())
+                        return True
+                case _:
+                    pass
+        return False
+
+    def _replace(self, mutant: Mutant) -> None:
+        """Change a function wherever it is held."""
+        code = functions_of(compile(mutant.made(), str(self.file), "exec"))
+        changed = {a: b for a, b in zip(self.code, code, strict=True) if a != b}
+        assert changed, mutant
+        for function in self.loaded:
+            function.__code__ = changed.get(function.__code__, function.__code__)
+
+
+def sources(files: Sequence[Path]) -> list[Source]:
+    """Pass files that are loaded."""
+    loaded: dict[str, list[FunctionType]] = {}
+    for each in gc.get_objects():
+        if isinstance(each, FunctionType):
+            loaded.setdefault(each.__code__.co_filename, []).append(each)
+    modules = {getattr(module, "__file__", None): module for module in [*sys.modules.values()]}
+    found: list[Source] = []
+    for file in files:
+        text, path = file.read_text(), str(file)
+        code = functions_of(compile(text, path, "exec"))
+        found.append(Source(file, mutants(text), code, loaded.get(path, []), modules[path]))
+    return found
+
+
+def import_anew(file: Path, mutant: Mutant) -> None:
+    """Forget what is loaded of ours, so that it is imported anew, a file with a change."""
+    tests = str(ROOT / "tests/")
+    for name, module in [*sys.modules.items()]:
+        if name.partition(".")[0] in OURS or tests in str(getattr(module, "__file__", "")):
+            del sys.modules[name]
+    usual, code = importlib.machinery.SourceFileLoader.get_code, compile(mutant.made(), str(file), "exec")
 
     def get_code(loader: Any, name: str) -> Any:
-        path = loader.get_filename(name)
-        return compile(source, path, "exec") if Path(path) == file else usual(loader, name)
+        return code if Path(loader.get_filename(name)) == file else usual(loader, name)
 
-    importlib.machinery.SourceFileLoader.get_code = get_code
-
-
-def filechecks(file: Path) -> bool:
-    """Whether the FileCheck files that are named after a pass file pass."""
-    return all(map(_filecheck, (ROOT / "tests/filecheck").rglob(f"{file.stem}.mlir")))
+    vars(importlib.machinery)["SourceFileLoader"].get_code = get_code
 
 
-def _filecheck(file: Path) -> bool:
-    """Whether the RUN lines of a file that are one glow-opt and one filecheck pass, in this process."""
-    from glow_tools import opt
-
-    for command in re.findall(r"^// RUN: (.*)$", file.read_text(), re.M):
-        parts = re.fullmatch(r"glow-opt (?P<opt>[^|]*?)(?: 2>&1)? \| filecheck (?P<check>[^|]*)", command)
-        if parts is None or "%t" in command:
-            continue
-        first, second = (shlex.split(parts[n].replace("%s", str(file))) for n in ("opt", "check"))
-        out = io.StringIO()
-        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(out):
-            opt.main(first)
-        sys.stdin = io.StringIO(out.getvalue())
-        options = filecheck.options.parse_argv_options(["filecheck", *second])
-        if filecheck.matcher.Matcher.from_opts(options).run():
-            return False
-    return True
+def first_failure(source: Source, mutant: Mutant, tests: Sequence[Test], facts: dict[Test, Known]) -> int:
+    """The number, from 1, of the first test that fails with a change; 0 where none does."""
+    if anew := not source.change(mutant):
+        import_anew(source.file, mutant)
+    for number, test in enumerate(tests, 1):
+        signal.setitimer(signal.ITIMER_PROF, PATIENCE + 10 * facts[test].seconds)
+        if not test.passes(anew):
+            return min(number, BROKEN - 1)
+    return 0
 
 
-def tests(file: Path) -> bool:
-    """Whether the quick tests of a folder of passes pass."""
-    tests = [str(ROOT / "tests/numeric" / name) for name in TESTS[file.parent.name]]
-    return pytest.main(["-x", "-q", "-n", "0", "-p", "no:cacheprovider", "-m", "not slow", *tests]) == 0
+def equivalents() -> dict[tuple[Path, str], str]:
+    """The reasons why mutants are no change of what a pass does, by file and key.
+
+    The list holds files, in them lines of source, in them changes: `1 -> 2  # the reason`.
+    """
+    found: dict[tuple[Path, str], str] = {}
+    file, source = ROOT, ""
+    for line in EQUIVALENT.read_text().splitlines():
+        text = line.strip()
+        if line.startswith("    "):
+            change, _, reason = text.rpartition("  # ")
+            found[file, f"{source}\n{change}"] = reason
+        elif line.startswith("  "):
+            source = text
+        elif text and not text.startswith("#"):
+            file = ROOT / text
+    return found
 
 
-def survivors(file: Path, made: Sequence[Mutant], jobs: int) -> list[Mutant]:
-    """The mutants of a file that no test notices, of which the fast ones come first."""
-    for stage in (filechecks, tests):
-        if not made:
-            break
-        if is_noticed(file, stage, file.read_text()):
-            raise SystemExit(f"{file.relative_to(ROOT)}: its tests fail as it is ({stage.__name__})")
-        with ThreadPoolExecutor(jobs) as pool:
-            noticed = list(pool.map(partial(is_noticed, file, stage), (m.source for m in made)))
-        made = [m for m, seen in zip(made, noticed, strict=True) if not seen]
-    return list(made)
+def keys(made: Sequence[Mutant]) -> list[str]:
+    """What names each mutant of a file as long as its line stays: line, change, and which of several such."""
+    seen: Counter[str] = Counter()
+    found: list[str] = []
+    for mutant in made:
+        key = f"{mutant.source}\n{mutant.change}"
+        seen[key] += 1
+        found.append(key if seen[key] == 1 else f"{key} [{seen[key]}]")
+    return found
+
+
+class Scores:
+    """A plugin of pytest that runs mutants of the files of a folder, beside the tests collected for it."""
+
+    def __init__(self, files: Sequence[Path], patterns: bool, jobs: int) -> None:
+        self.files, self.patterns, self.jobs = files, patterns, jobs
+        self.listed = equivalents()
+        self.total = self.noticed = self.equal = self.missed = 0
+        self.stale: list[str] = []
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtestloop(self, session: pytest.Session) -> bool:
+        """Instead of the tests, the mutants."""
+        tests = [*filechecks(self.files[0].parent), *map(Collected, session.items)]
+        facts = known(tests, {str(f) for f in self.files})
+        read = sources(self.files)
+        gc.collect()
+        gc.freeze()  # what processes share stays shared
+        for source in read:
+            self._score(source, facts)
+        return True
+
+    def _score(self, source: Source, facts: dict[Test, Known]) -> None:
+        """Run the mutants of a file, and print its score and survivors."""
+        file = source.file
+        named = dict(zip(keys(source.made), source.made, strict=True))
+        entries = {key for (path, key) in self.listed if path == file}
+        self.stale += [f"{file.relative_to(ROOT)}: {key}" for key in entries - set(named)]
+        asked = [
+            m for k, m in named.items() if k not in entries and (m.kind == "pattern" or not self.patterns)
+        ]
+        alive = self._alive(source, asked, facts)
+        self.total, self.noticed = self.total + len(asked), self.noticed + len(asked) - len(alive)
+        self.equal += len(entries)
+        self.missed += sum(m.kind == "pattern" for m, _ in alive)
+        if asked:
+            told = f"{len(asked) - len(alive)} of {len(asked)} noticed, {len(entries)} equivalent"
+            print(f"{file.relative_to(ROOT)}: {told}", flush=True)
+        for mutant, runs in alive:
+            told = mutant.change if runs else f"{mutant.change} (no test runs it)"
+            print(f"  line {mutant.line}, {mutant.kind}: {told}", flush=True)
+
+    def _alive(
+        self, source: Source, asked: Sequence[Mutant], facts: dict[Test, Known]
+    ) -> list[tuple[Mutant, bool]]:
+        """The mutants that no test notices, and whether any runs their line."""
+        alive: list[tuple[Mutant, bool]] = []
+        running: dict[int, tuple[Mutant, list[Test]]] = {}
+        killers: Counter[Test] = Counter()
+
+        def wait() -> None:
+            child, status = os.wait()
+            mutant, tests = running.pop(child)
+            code = os.waitstatus_to_exitcode(status)
+            if code == 0:
+                alive.append((mutant, True))
+            elif 0 < code <= len(tests):
+                killers[tests[code - 1]] += 1
+
+        for mutant in asked:
+            tests = [t for t, k in facts.items() if _runs(k.lines.get(str(source.file)), mutant.needed)]
+            # Quick ones first, and those that noticed others, as far as the time goes.
+            tests.sort(key=lambda t: facts[t].seconds / (1 + killers[t]))
+            if mutant.kind != "pattern":
+                spent = list(accumulate(facts[t].seconds for t in tests))
+                tests = [t for t, before in zip(tests, [0.0, *spent], strict=False) if before < BUDGET]
+            if not tests:
+                alive.append((mutant, False))
+                continue
+            running[in_child(partial(first_failure, source, mutant, tests, facts))] = mutant, tests
+            if len(running) >= self.jobs:
+                wait()
+        while running:
+            wait()
+        return sorted(alive, key=lambda a: a[0].line)
+
+
+def _runs(lines: set[int] | None, span: range | None) -> bool:
+    """Whether lines of a file hold some of a statement; those of the module itself every test needs."""
+    return lines is not None and (span is None or not lines.isdisjoint(span))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -219,22 +442,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--patterns", action="store_true", help="dropped patterns only")
     parser.add_argument("--jobs", type=int, default=2)
     a = parser.parse_args(arguments)
-    files = [f.resolve() for f in a.files] or [f for n in FOLDERS for f in sorted((PASSES / n).glob("*.py"))]
-    context()
-    total = 0
-    left: list[Mutant] = []
-    for file in files:
-        made = [m for m in mutants(file.read_text()) if m.kind == "pattern" or not a.patterns]
-        alive = survivors(file, made, a.jobs)
-        total, left = total + len(made), left + alive
-        if made:
-            print(f"{file.relative_to(ROOT)}: {len(made) - len(alive)} of {len(made)} noticed", flush=True)
-        for mutant in alive:
-            print(f"  line {mutant.line}, {mutant.kind}: {mutant.change}", flush=True)
-    missed = sum(m.kind == "pattern" for m in left)
-    score = f"{total - len(left)} of {total} mutants noticed ({1 - len(left) / max(total, 1):.0%})"
-    print(f"{score}; {missed} dropped patterns were not missed")
-    return int(missed > 0)
+    files = [f.resolve() for f in a.files] or [f for n in FOLDERS for f in sorted(n.glob("*.py"))]
+    scores: list[Scores] = []
+    for folder, group in groupby(files, key=lambda f: f.parent):
+        some = list(group)
+        scores.append(Scores(some, a.patterns, a.jobs))
+        named = [t for f in some for t in (ROOT / "tests").rglob(f"test_{f.stem}.py")]
+        tests = [str(t) for t in dict.fromkeys([*(ROOT / "tests" / n for n in TESTS[folder]), *named])]
+        options = ["-s", "-q", "-n", "0", "-p", "no:cacheprovider", "-m", "not slow"]
+        pytest.main([*options, *tests], plugins=[scores[-1]])
+    total, noticed, equal, missed = (
+        sum(getattr(s, n) for s in scores) for n in ("total", "noticed", "equal", "missed")
+    )
+    print(f"{noticed} of {total} mutants noticed ({noticed / max(total, 1):.0%}), {equal} equivalent")
+    print(f"{missed} dropped patterns were not missed")
+    for entry in (entry for s in scores for entry in s.stale):
+        print(f"{EQUIVALENT.name}: no such mutant: {entry}")
+    return int(missed > 0 or any(s.stale for s in scores))
 
 
 if __name__ == "__main__":

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 import subprocess
 import sys
 
 import mutants
+import mutations
 import pytest
 
 SOURCE = '''
@@ -23,7 +25,7 @@ def one(op: int = 3) -> int:
 
 def test_mutants() -> None:
     """One change each; annotations, docstrings and messages of errors stay as they are."""
-    made = [(m.kind, m.change) for m in mutants.mutants(SOURCE)]
+    made = [(m.kind, m.change) for m in mutations.mutants(SOURCE)]
     assert made == [
         ("pattern", "without Pattern((Add,), one)"),
         ("pattern", "without Pattern((Sub,), two)"),
@@ -37,15 +39,39 @@ def test_mutants() -> None:
         ("number", "2 -> 3"),
         ("number", "0 -> 1"),
     ]
-    sources = [m.source for m in mutants.mutants(SOURCE)]
+    sources = [ast.unparse(mutations.mutants(SOURCE)[n].made()) for n in range(len(made))]
     assert len(set(sources)) == len(sources)
     assert all(compile(source, "mutant", "exec") for source in sources)
     assert "X = (Pattern((Sub,), two),)" in sources[0] and "op <= 2" in sources[5]
 
 
+def test_spans() -> None:
+    """The lines of the statement that holds a change; none where the module itself has to be read again."""
+    spans = [m.span for m in mutations.mutants(SOURCE)]
+    assert spans == [None] * 3 + [range(8, 9)] * 4 + [range(10, 11)] * 4
+
+
+def test_keys() -> None:
+    """What names a mutant stays as it is when lines move."""
+    made = mutations.mutants("x = 1 + 1\n")
+    assert mutants.keys(made) == [
+        "x = 1 + 1\n1 + 1: Add -> Sub",
+        "x = 1 + 1\n1 -> 2",
+        "x = 1 + 1\n1 -> 2 [2]",
+    ]
+
+
+def test_listed_mutants_are_mutants() -> None:
+    """Each entry of the list of those that change nothing has a reason, and still is a mutant."""
+    listed = mutants.equivalents()
+    assert all(listed.values())
+    for file in {file for file, _ in listed}:
+        assert {k for f, k in listed if f == file} <= set(mutants.keys(mutations.mutants(file.read_text())))
+
+
 @pytest.mark.slow
 def test_dropped_patterns_are_noticed() -> None:
-    """Those of one file, by a process that has no pass loaded; without a change nothing is noticed."""
+    """Those of one file."""
     file = mutants.PASSES / "graph/selects.py"
     command = [sys.executable, mutants.__file__, str(file), "--patterns", "--jobs", "1"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)

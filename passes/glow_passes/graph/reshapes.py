@@ -71,17 +71,16 @@ def _before(value: SSAValue, shape: tuple[int, ...], below: tuple[int, ...], r: 
     """`value` as an operand beside a tensor of shape `below`, None where that needs a copy."""
     mine = shape_of(value)
     inner = producer(value, ReshapeOp)
-    if inner is not None and mine == shape and shape_of(inner.input) == below:
+    if inner is not None and shape_of(inner.input) == below:
         return inner.input
     if prod(mine) == 1:
         return value if len(mine) <= len(below) else r(ReshapeOp.to(value, ()))
     if mine == shape and (len(below) < len(shape) or is_known(value, r)):
         return r(ReshapeOp.to(value, below))  # towards fewer dimensions only, or it would not end
     # A row that lies along the last dimension of both, such as a bias.
-    row = mine[-1] if all(n == 1 for n in mine[:-1]) else None
-    if row is None or not is_known(value, r) or not below or below[-1] != row or shape[-1] != row:
+    if not is_known(value, r) or any(n != 1 for n in mine[:-1]) or below[-1] != mine[-1]:
         return None
-    return value if len(mine) == 1 else r(ReshapeOp.to(value, (row,)))
+    return value if len(mine) == 1 else r(ReshapeOp.to(value, mine[-1:]))
 
 
 PATTERNS = (

@@ -34,3 +34,16 @@ glow.func @keeps_swapped {
   %c = glow.concat %b, %a {axis = 1 : i64} : (tensor<2x3xf32>, tensor<2x2xf32>) -> tensor<2x5xf32>
   glow.save %c to @y : tensor<2x5xf32>
 }
+
+// What is read elsewhere too is written once, and copied.
+// CHECK-LABEL: glow.func @keeps_shared
+glow.func @keeps_shared {
+  %x = glow.get @x : tensor<2x5xf32>
+  // CHECK: [[a:%.*]] = glow.concat %x, %x
+  // CHECK: glow.concat [[a]], %x {axis = 1 : i64}
+  %a = glow.concat %x, %x {axis = 1 : i64} : (tensor<2x5xf32>, tensor<2x5xf32>) -> tensor<2x10xf32>
+  %b = glow.concat %a, %x {axis = 1 : i64} : (tensor<2x10xf32>, tensor<2x5xf32>) -> tensor<2x15xf32>
+  glow.save %b to @w : tensor<2x15xf32>
+  glow.save %a to @v : tensor<2x10xf32>
+}
+glow.placeholder @v output : tensor<2x10xf32>

@@ -36,3 +36,18 @@ glow.func @means_of_integers {
   %b = glow.reduce_mean %a {axes = array<i64: 0>} : (tensor<2xi32>) -> tensor<i32>
   glow.save %b to @mean : tensor<i32>
 }
+
+// What is read elsewhere too is there to be read.
+// CHECK-LABEL: glow.func @keeps_shared
+glow.func @keeps_shared {
+  %s = glow.get @shared : tensor<2x3xf32>
+  // CHECK: [[a:%.*]] = glow.reduce_sum %s
+  // CHECK-NEXT: glow.reduce_sum [[a]]
+  %a = glow.reduce_sum %s {axes = array<i64: 0>, keepdims = true} : (tensor<2x3xf32>) -> tensor<1x3xf32>
+  %b = glow.reduce_sum %a {axes = array<i64: 1>, keepdims = true} : (tensor<1x3xf32>) -> tensor<1x1xf32>
+  glow.save %a to @row : tensor<1x3xf32>
+  glow.save %b to @one : tensor<1x1xf32>
+}
+glow.placeholder @shared input : tensor<2x3xf32>
+glow.placeholder @row output : tensor<1x3xf32>
+glow.placeholder @one output : tensor<1x1xf32>

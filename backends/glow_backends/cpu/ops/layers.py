@@ -91,7 +91,8 @@ class ConvOp(EpilogueOp):
     """body(conv(input, filter) + bias, extras) on blocked activations.
 
     `input` is blocked, or NCHW (few channels, algorithm direct). `filter` has axes in the order of
-    `form` (with the inputs first it stands for the adjoint's), `bias` has one value an output channel.
+    `form` (with the inputs first it stands for the adjoint's), `bias` has one value an output channel,
+    and may be filled up to whole vectors.
     `packed` is the filter in the algorithm's own order, where it is not a constant. The result has the
     filter's element type: on 16-bit floats a plain image is f32.
     """
@@ -147,7 +148,7 @@ class ConvOp(EpilogueOp):
         if input.ndim == 5:
             input = unblock_channels(input, filter.shape[1] * group)
         window = (self.strides, self.pads, self.dilations)
-        y = convolve(input, filter, *window, group, bias)
+        y = convolve(input, filter, *window, group, None if bias is None else bias[:out])
         plain = [unblock_channels(e, out) for e in extras]
         y = run_epilogue(self.body, y, plain)
         result[...] = block_channels(y, self.lanes)
