@@ -123,7 +123,7 @@ def evaluate(card: Primitive, attributes: Attributes, values: Sequence[Any], whe
     kinds = with_numbers(kinds, values)
     if (bad := outside(card, kinds)) is not None:
         number = next(v for v, k in zip(values, kinds, strict=True) if k.wide)
-        raise raised("OverflowError", f"Python integer {number} out of bounds for {bad[0]}", where)
+        raise out_of_bounds(number, bad[0], where)
     body = region(card, options, kinds, where)
     check_subscripts(card, options, arrays, where)
     known: dict[SSAValue, Array] = dict(zip(body.block.args, arrays, strict=True))
@@ -131,6 +131,11 @@ def evaluate(card: Primitive, attributes: Attributes, values: Sequence[Any], whe
         assert isinstance(op, GraphOp)
         known.update(zip(op.results, op.evaluate([known[v] for v in op.operands]), strict=True))
     return plain(known[body.result])
+
+
+def out_of_bounds(number: int, dtype: str, where: str) -> Exception:
+    """The error of an int that an element type does not hold."""
+    return raised("OverflowError", f"Python integer {number} out of bounds for {dtype}", where)
 
 
 def plain(value: Array) -> Any:

@@ -7,7 +7,6 @@ from functools import cache, reduce
 from typing import Any
 
 import numpy as np
-from xdsl.dialects.builtin import f32, f64
 from xdsl.ir import Attribute, SSAValue
 
 from glow_dialects.core.builder import Builder
@@ -31,6 +30,11 @@ def promoted(kinds: Sequence[np.dtype], weak: Sequence[bool]) -> np.dtype:
         return reduce(np.promote_types, strong)
     numbers = [k.type(0).item() for k, w in zip(kinds, weak, strict=True) if w]
     return np.result_type(*strong, *numbers)
+
+
+def real_type(kind: np.dtype) -> Attribute:
+    """The floats that NumPy computes mathematical functions of an element type in: of int8, float16."""
+    return element_type(np.promote_types(kind, np.float16) if kind.kind in "biu" else kind)
 
 
 def limits(kinds: Sequence[np.dtype], weak: Sequence[bool]) -> tuple[int, int] | None:
@@ -73,10 +77,7 @@ class Unit:
 
     def real(self, value: SSAValue) -> SSAValue:
         """The value in the floats that NumPy's mathematical functions compute it in."""
-        kind = dtype_of(value.type)
-        if kind.kind not in "biu":
-            return value
-        return self.cast(value, f32 if kind.itemsize == 2 else f64)
+        return self.cast(value, real_type(dtype_of(value.type)))
 
     def negative(self, value: SSAValue) -> SSAValue:
         """Whether each float has the sign of a negative number; -0.0 has."""
@@ -91,10 +92,8 @@ class Unit:
 
     def reals(self, values: Sequence[SSAValue]) -> list[SSAValue]:
         """Operands in the floats of their common type that NumPy's mathematical functions compute in."""
-        kind = promoted([dtype_of(v.type) for v in values], self.weak)
-        if kind.kind not in "biu":
-            return [self.cast(v, element_type(kind)) for v in values]
-        return [self.cast(v, f32 if kind.itemsize == 2 else f64) for v in values]
+        element = real_type(promoted([dtype_of(v.type) for v in values], self.weak))
+        return [self.cast(v, element) for v in values]
 
     def exact(self, values: Sequence[SSAValue]) -> list[SSAValue]:
         """Operands of one element type that holds each of them, to be compared."""
@@ -105,8 +104,9 @@ class Unit:
         range_ = limits([dtype_of(v.type) for v in values], self.weak)
         if range_ is None:
             return bound
-        low, high = (self.b.scalar(n, bound) for n in range_)
-        return self.op("min", self.op("max", bound, low), high)
+        low, high = range_
+        least = self.op("max", bound, self.b.scalar(low, bound))
+        return least if high == 2**63 - 1 else self.op("min", least, self.b.scalar(high, bound))
 
     def reshape(self, value: SSAValue, shape: Sequence[int]) -> SSAValue:
         """The same elements under another shape."""

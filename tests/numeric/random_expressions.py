@@ -13,50 +13,49 @@ from typing import Any
 import numpy as np
 
 #: Expressions of operands A and B and of written numbers: I an axis, K a small int, F a float, S a slice.
-#: Left out is what NumPy leaves open: 1 / 0 of ints, signs of NaN, percentiles of ints that overflow; and
-#: floor_divide of two bools without axes, which are Python's here and give an int, int8 in NumPy.
+#: What NumPy leaves open is guarded: 1 / 0 of ints, signs of NaN, percentiles of ints that overflow.
 FORMS = """
-A + B|A - B|A * B|A / B|A // B|A % B|(A + 0) ** 2|(A + 0) ** K|2 ** A|A ** 0.5|-A|+A|abs(A)|A @ B|~A|A + K
-A - F|K - A|A * F|F * A|A / F|A / K|F / A|A // K|A % K|A // F|A % F|K % A|A < B|A <= B|A == B|A != B|A > F
-A >= K|(A > F) & (B > F)|(A > F) | (B < F)|A ^ B|A & B|A | B|A << 1|A >> 1|np.sin(A)|np.cos(A)|np.tan(A)
-np.tanh(A)|np.exp(A)|np.expm1(A)|np.log(A)|np.log1p(A)|np.log2(A)|np.log10(A)|np.sqrt(A)|np.square(A + 0)
-np.cbrt(A)|np.abs(A)|np.sign(A)|np.floor(A)|np.ceil(A)|np.trunc(A)|np.rint(A)|np.round(A)|np.round(A, 1)
-np.reciprocal(A + (A == 0))|np.negative(A)|np.exp2(A)|np.arctan(A)|np.arcsin(A)|np.arccos(A)
-np.sinh(A)|np.cosh(A)|np.arctan2(A, B)|np.hypot(A, B)|np.logaddexp(A, B)|np.isnan(A)|np.isfinite(A)
-np.isinf(A)|np.maximum(A, B)|np.minimum(A, B)|np.fmax(A, B)|np.fmin(A, B)|np.power(A, K)|np.mod(A, B)
-np.remainder(A, K)|np.fmod(A, F)|np.floor_divide(A + 0, B)|np.where(A > F, A, B)|np.where(A > B, B, F)
-np.where(A, B, K)|np.clip(A, F, K)|np.clip(A, -1, 1)|np.minimum(A, K)|np.maximum(A, F)
-np.logical_and(A, B)|np.logical_or(A, B)|np.logical_not(A)|np.copysign(A, F)|np.heaviside(A, F)
-np.copysign(F, A * 0 + K)|np.nan_to_num(A)|np.add(A, B)|np.multiply(A, K)|np.subtract(A, B)|np.sum(A)
-np.sum(A, axis=I)|np.sum(A, axis=I, keepdims=True)|A.sum()|A.sum(axis=I)|np.prod(A, axis=I)|np.prod(A)
-np.mean(A)|np.mean(A, axis=I)|A.mean(axis=I, keepdims=True)|np.max(A)|np.max(A, axis=I)|A.min(axis=I)|A.max()
-np.min(A, axis=I, keepdims=True)|np.var(A)|np.var(A, axis=I)|A.std(axis=I)|np.std(A, ddof=1)
-np.ptp(A, axis=I)|np.argmax(A)|np.argmax(A, axis=I)|A.argmin(axis=I)|np.any(A, axis=I)|np.all(A)
-np.all(A > F, axis=I)|A.any()|np.count_nonzero(A)|np.count_nonzero(A, axis=I)|np.median(A)
-np.median(A, axis=I)|np.percentile(A * 1.0, 30)|np.quantile(A * 1.0, 0.25, axis=I)
-np.nansum(A, axis=I)|np.nanmax(A)|np.nanmean(A, axis=I)|np.nanmin(A, axis=I)|np.cumsum(A)|np.cumsum(A, axis=I)
-A.cumsum(axis=I)|np.cumprod(A, axis=I)|np.diff(A)|np.diff(A, axis=I)|np.diff(A, n=2)|np.sort(A)
-np.sort(A, axis=I)|np.argsort(A, axis=I, kind="stable")|np.flip(A)|np.flip(A, I)|np.roll(A, K)
-np.roll(A, K, axis=I)|np.reshape(A, -1)
-A.reshape(-1, 2)|A.ravel()|A.flatten()|A.T|np.transpose(A)|np.swapaxes(A, 0, I)
-np.expand_dims(A, I)|A[None]|A[..., None]|np.squeeze(A)|A[S]|A[S, S]|A[..., S]|A[K]|A[-1]|A[0]|A[:, 0]
-A[::-1]|A[..., ::-1]|A[[0, 1, 0]]|A[:, [1, 0]]|A[np.array([1, 0])]|np.take(A, [0, 1], axis=I)
-np.atleast_2d(A)|A.copy()|np.concatenate([A, B])|np.concatenate([A, B], axis=I)|np.stack([A, B])
-np.stack([A, B], axis=I)|np.vstack([A, B])|np.hstack([A, B])|np.tile(A, 2)|np.repeat(A, 2)
+A + B|A - B|A * B|A / B|A // B|A % B|A ** 2|A ** K|2 ** A|A ** 0.5|-A|+A|abs(A)|A @ B|~A|A + K|A - F|K - A
+A * F|F * A|A / F|A / K|F / A|A // K|A % K|A // F|A % F|K % A|A < B|A <= B|A == B|A != B|A > F|A >= K
+(A > F) & (B > F)|(A > F) | (B < F)|A ^ B|A & B|A | B|A << 1|A >> 1|np.sin(A)|np.cos(A)|np.tan(A)|np.tanh(A)
+np.exp(A)|np.expm1(A)|np.log(A)|np.log1p(A)|np.log2(A)|np.log10(A)|np.sqrt(A)|np.square(A)|np.cbrt(A)
+np.abs(A)|np.sign(A)|np.floor(A)|np.ceil(A)|np.trunc(A)|np.rint(A)|np.round(A)|np.round(A, 1)
+np.reciprocal(A + (A == 0))|np.negative(A)|np.exp2(A)|np.degrees(A)|np.radians(A)|np.deg2rad(A)|np.fabs(A)
+np.float_power(A, 2)|np.divmod(A, B)[1]|np.arctan(A)|np.arcsin(A)|np.arccos(A)|np.sinh(A)|np.cosh(A)
+np.arctan2(A, B)|np.hypot(A, B)|np.logaddexp(A, B)|np.isnan(A)|np.isfinite(A)|np.isinf(A)|np.maximum(A, B)
+np.minimum(A, B)|np.fmax(A, B)|np.fmin(A, B)|np.power(A, K)|np.mod(A, B)|np.remainder(A, K)|np.fmod(A, F)
+np.floor_divide(A, B)|np.fmod(A, B)|np.fmod(A, K)|np.where(A > F, A, B)|np.where(A > B, B, F)
+np.where(A, B, K)|np.clip(A, F, K)|np.clip(A, -1, 1)|np.minimum(A, K)|np.maximum(A, F)|np.logical_and(A, B)
+np.logical_or(A, B)|np.logical_not(A)|np.copysign(A, F)|np.heaviside(A, F)|np.copysign(A, B)
+np.copysign(F, A)|np.positive(A)|np.nan_to_num(A)|np.add(A, B)|np.multiply(A, K)
+np.subtract(A, B)|np.sum(A)|np.sum(A, axis=I)|np.sum(A, axis=I, keepdims=True)|A.sum()|A.sum(axis=I)
+np.prod(A, axis=I)|np.prod(A)|np.mean(A)|np.mean(A, axis=I)|A.mean(axis=I, keepdims=True)|np.max(A)
+np.max(A, axis=I)|A.min(axis=I)|A.max()|np.min(A, axis=I, keepdims=True)|np.var(A)|np.var(A, axis=I)
+A.std(axis=I)|np.std(A, ddof=1)|np.ptp(A, axis=I)|np.argmax(A)|np.argmax(A, axis=I)|A.argmin(axis=I)
+np.any(A, axis=I)|np.all(A)|np.all(A > F, axis=I)|A.any()|np.count_nonzero(A)|np.count_nonzero(A, axis=I)
+np.median(A)|np.median(A, axis=I)|np.percentile(A * 1.0, 30)|np.quantile(A * 1.0, 0.25, axis=I)
+np.nansum(A, axis=I)|np.nanmax(A)|np.nanmean(A, axis=I)|np.nanmin(A, axis=I)|np.cumsum(A)
+np.cumsum(A, axis=I)|A.cumsum(axis=I)|np.cumprod(A, axis=I)|np.diff(A)|np.diff(A, axis=I)|np.diff(A, n=2)
+np.sort(A)|np.sort(A, axis=I)|np.argsort(A, axis=I, kind="stable")|np.flip(A)|np.flip(A, I)|np.roll(A, K)
+np.roll(A, K, axis=I)|np.reshape(A, -1)|A.reshape(-1, 2)|A.ravel()|A.flatten()|A.T|np.transpose(A)
+np.swapaxes(A, 0, I)|np.expand_dims(A, I)|A[None]|A[..., None]|np.squeeze(A)|A[S]|A[S, S]|A[..., S]|A[K]
+A[-1]|A[0]|A[:, 0]|A[::-1]|A[..., ::-1]|A[[0, 1, 0]]|A[:, [1, 0]]|A[np.array([1, 0])]
+np.take(A, [0, 1], axis=I)|np.atleast_2d(A)|A.copy()|np.concatenate([A, B])|np.concatenate([A, B], axis=I)
+np.stack([A, B])|np.stack([A, B], axis=I)|np.vstack([A, B])|np.hstack([A, B])|np.tile(A, 2)|np.repeat(A, 2)
 np.repeat(A, 2, axis=I)|np.broadcast_to(A, (2, 3, 4))|np.pad(A, 1)|np.outer(A, B)|np.dot(A, B)
 np.matmul(A, B)|np.inner(A, B)|np.vdot(A, B)|np.kron(A, B)|np.tensordot(A, B, axes=1)
 np.einsum("ij,kj->ik", A, B)|np.einsum("ij->j", A)|np.trace(A)|np.diag(A)|np.diagonal(A)|np.tril(A)
 np.triu(A, 1)|np.linalg.norm(A)|np.linalg.norm(A, axis=I)|np.cross(A, B)|np.trapezoid(A)
-np.searchsorted(np.sort(A), F)|np.zeros_like(A)|np.ones_like(A)|np.full_like(A, K)|np.arange(4) + A
-np.eye(4) @ A|np.array([A[0], A[-1]])|np.array([F, K]) + F|A.astype(np.float64)|A.astype(np.float32)
-A.astype(np.int64)|A.astype(np.int32)|A.astype(np.uint8)|A.astype(bool)|A.shape[0] * A|len(A) + A
-A.size + A|float(np.sum(A)) + B|int(np.sum(A))|round(float(np.mean(A)), 1)|A if np.sum(B) > F else A * K
+np.searchsorted(np.sort(A), F)|np.zeros_like(A)|np.ones_like(A)|np.full_like(A, K)|np.full_like(A, 200)
+np.full((2, 2), K, np.uint8)|np.array([len(A), K], np.int8)|np.arange(4) + A|np.eye(4) @ A
+np.array([A[0], A[-1]])|np.array([F, K]) + F|A.astype(np.float64)|A.astype(np.float32)|A.astype(np.int64)
+A.astype(np.int32)|A.astype(np.uint8)|A.astype(bool)|A.shape[0] * A|len(A) + A|A.size + A
+float(np.sum(A)) + B|int(np.sum(A))|round(float(np.mean(A)), 1)|A + 0 if np.sum(B) > F else A * K
 math.sqrt(abs(float(np.sum(A))))|math.floor(float(np.mean(A)))|math.sin(float(np.max(A)))
-[v * 2 for v in A][0]|sum(A)|bool(np.any(A))|np.moveaxis(A, 0, I)|np.column_stack([A, B])
-np.dstack([A, B])|np.split(A, 2)[1]|np.convolve(A, B)|np.isclose(A, B)|np.allclose(A, A)
-np.interp(A, [0.0, 1.0], [2.0, 4.0])|A[A > F].sum()|np.sum(A[A > F])|np.sum(A * B, axis=(0, 1))
-A.max(axis=(0, -1))|max(float(np.max(A)), F)|min(float(np.min(A)), F)|abs(float(np.min(A)))
-np.linspace(0, 1, 4) * A
+[v * 2 for v in A][0]|sum(A)|bool(np.any(A))|np.moveaxis(A, 0, I)|np.column_stack([A, B])|np.dstack([A, B])
+np.split(A, 2)[1]|np.convolve(A, B)|np.isclose(A, B)|np.allclose(A, A)|np.interp(A, [0.0, 1.0], [2.0, 4.0])
+A[A > F].sum()|np.sum(A[A > F])|np.sum(A * B, axis=(0, 1))|A.max(axis=(0, -1))|max(float(np.max(A)), F)
+min(float(np.min(A)), F)|abs(float(np.min(A)))|np.linspace(0, 1, 4) * A
 """
 _OPERAND = r"(?<![\w.\"])[AB](?!\w)"
 LIMIT = 64
@@ -115,17 +114,34 @@ class Expression:
         texts = {k: v if isinstance(v, str) else f"({v.text})" for k, v in self.operands.items()}
         return re.sub(_OPERAND, lambda match: texts[match[0]], self.form)
 
-    def value(self, arguments: Mapping[str, Any]) -> Any:
-        """What it is worth; doubles, ints and bools without axes are Python's numbers, as in glow."""
+    def value(self, arguments: Mapping[str, Any], moved: np.random.Generator | None = None) -> Any:
+        """What it is worth; doubles, ints and bools without axes are Python's numbers, as in glow.
+
+        `moved` moves halves, which ints become in mathematical functions, in their last bits.
+        """
         known = {
-            k: arguments[v] if isinstance(v, str) else v.value(arguments) for k, v in self.operands.items()
+            k: arguments[v] if isinstance(v, str) else v.value(arguments, moved)
+            for k, v in self.operands.items()
         }
-        return number(eval(self.form, {"np": np, "math": math}, known))
+        worth = number(eval(self.form, {"np": np, "math": math}, known))
+        half = isinstance(worth, np.ndarray | np.generic) and worth.dtype == np.float16
+        return shifted(worth, moved) if half and moved is not None else worth
+
+    def types(self, arguments: Mapping[str, Any]) -> set[np.dtype]:
+        """The element types of all values on the way."""
+        own = {np.asarray(self.value(arguments)).dtype}
+        for v in self.operands.values():
+            own |= {np.asarray(arguments[v]).dtype} if isinstance(v, str) else v.types(arguments)
+        return own
 
 
 def number(value: Any) -> Any:
     """A scalar of NumPy as glow has it."""
-    scalar = isinstance(value, np.generic) and value.dtype.name in ("float64", "int64", "bool")
+    scalar = (
+        isinstance(value, np.ndarray | np.generic)
+        and not value.ndim
+        and value.dtype.name in ("float64", "int64", "bool")
+    )
     return value.item() if scalar else value
 
 
@@ -173,8 +189,12 @@ def sound(made: Expression, arguments: Mapping[str, Any]) -> bool:
             value = made.value(arguments)
         except Exception:
             return False
+    sign = made.operands.get("B", made.operands["A"]) if "copysign" in made.form else "k"
+    signs = np.asarray(arguments[sign] if isinstance(sign, str) else sign.value(arguments))
+    if np.any(np.isnan(signs)):
+        return False
     array = np.asarray(value)
-    if array.dtype.kind not in "biuf" or array.size > LIMIT or array.size == 0 or array.dtype == np.float16:
+    if array.dtype.kind not in "biuf" or array.size > LIMIT or array.size == 0:
         return False
     large = array.dtype.kind in "iu" and bool(np.any(np.abs(array.astype(np.float64)) > 2.0**31))
     return not isinstance(value, list | tuple) and not large
@@ -192,9 +212,9 @@ def difference(made: Expression, arguments: Mapping[str, Any], got: Any) -> str 
         if any(m is None or m.shape != want.shape for m in moved):
             return None
         wide, near = want.astype(np.float64), have.astype(np.float64)
-        read = [want.dtype, *(np.asarray(arguments[name]).dtype for name in leaves(made))]
-        single = np.dtype(np.float32) in read or "float32" in made.text
-        slack = (2e-5 if single else 1e-10) * (1 + np.abs(wide))
+        read = made.types(arguments)
+        rounding = 4e-3 if np.dtype(np.float16) in read else 2e-5 if np.dtype(np.float32) in read else 1e-10
+        slack = rounding * (1 + np.abs(wide))
         for other in moved:
             assert other is not None
             step = np.abs(other.astype(np.float64) - wide)
@@ -207,11 +227,10 @@ def difference(made: Expression, arguments: Mapping[str, Any], got: Any) -> str 
         return None if bool(np.all(same)) else f"{have.tolist()} where NumPy has {want.tolist()}"
 
 
-def leaves(made: Expression | str) -> set[str]:
-    """The arguments that an expression reads."""
-    if isinstance(made, str):
-        return {made}
-    return {name for operand in made.operands.values() for name in leaves(operand)}
+def shifted(value: Any, rng: np.random.Generator) -> Any:
+    """Floats moved by some of their last bits."""
+    by = 1 + rng.uniform(-8, 8, np.shape(value)) * np.finfo(value.dtype).eps
+    return (value * by).astype(value.dtype)
 
 
 def _moved(made: Expression, arguments: Mapping[str, Any], seed: int) -> np.ndarray | None:
@@ -221,11 +240,8 @@ def _moved(made: Expression, arguments: Mapping[str, Any], seed: int) -> np.ndar
     for name, value in arguments.items():
         array = np.asarray(value)
         if array.dtype.kind == "f":
-            shift = 1 + rng.uniform(-8, 8, array.shape) * np.finfo(array.dtype).eps
-            moved[name] = (
-                float(array * shift) if isinstance(value, float) else (array * shift).astype(array.dtype)
-            )
+            moved[name] = number(shifted(array, rng))
     try:
-        return np.asarray(made.value(moved))
+        return np.asarray(made.value(moved, rng))
     except Exception:
         return None

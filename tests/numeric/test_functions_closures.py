@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 import glow_compiler as glow
 
 # pyright: reportUnknownLambdaType=false
-# ruff: noqa: E731
+# ruff: noqa: E731, B023
 
 
 def a_name_that_changes(x: float) -> float:
@@ -109,3 +110,64 @@ def test_names_that_change(case: Callable[[float], float], backend: str) -> None
     step = 1e-5
     slope = (case(1.5 + step) - case(1.5 - step)) / (2 * step)
     assert glow.grad(case, backend=backend)(1.5) == pytest.approx(slope, rel=1e-6)
+
+
+def all_functions_of_a_generator(x: float) -> float:
+    a, _, _ = (lambda: k * x for k in range(3))
+    b = list(lambda: k * x for k in range(3))
+    c = [*(lambda: k * x for k in range(3))]
+    b.extend(lambda: k + x for k in range(5))
+    return a() + b[0]() * 10 + c[1]() * 100 + b[3]() + sorted(k * x for k in range(3))[1]
+
+
+def drawn_one_by_one(x: float) -> float:
+    total = sum(k * x for k in range(3)) + max(k * x for k in range(3))
+    for f in (lambda v, k=k: v + k for k in range(3)):
+        total = total * 2 + f(x)
+    return total + sum(f(x) for f in (lambda v, k=k: v * k for k in range(3)))
+
+
+def functions_that_a_generator_makes(x: float) -> float:
+    return sum(f() for f in (lambda: k * x for k in range(3)))
+
+
+def a_loop_over_them(x: float) -> float:
+    total = 0.0
+    for f in (lambda: k * x for k in range(3)):
+        total = total * 10 + f()
+    return total
+
+
+def a_generator_with_a_name(x: float) -> float:
+    g = (x * v for v in range(3))
+    x = 10.0
+    return sum(g)
+
+
+def one_that_a_function_keeps(x: float) -> float:
+    def twice(values: Any) -> float:
+        return sum(values) + sum(values)
+
+    return twice(x * v for v in range(3))
+
+
+@pytest.mark.parametrize("case", [all_functions_of_a_generator, drawn_one_by_one], ids=lambda f: f.__name__)
+@pytest.mark.parametrize("backend", ["interpreter", "cpu"])
+def test_generators(case: Callable[[float], float], backend: str) -> None:
+    """Items that are asked for at once, and one by one."""
+    assert glow.jit(case, backend=backend)(1.5) == case(1.5)
+
+
+@pytest.mark.parametrize(
+    ("case", "message"),
+    [
+        (functions_that_a_generator_makes, "functions of a generator that read its names"),
+        (a_loop_over_them, "functions of a generator that read its names"),
+        (a_generator_with_a_name, "a generator that a name or a function keeps"),
+        (one_that_a_function_keeps, "a generator that a name or a function keeps"),
+    ],
+)
+def test_generators_that_compute_later_are_refused(case: Callable[[float], float], message: str) -> None:
+    """Items are computed where they stand: what Python computes later, or once, is no silent other value."""
+    with pytest.raises(glow.GlowError, match=message):
+        glow.jit(case)(1.5)

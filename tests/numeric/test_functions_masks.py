@@ -98,6 +98,8 @@ def test_different_masks_are_refused() -> None:
     """Elements that stand apart are not put beside each other."""
     with pytest.raises(glow.GlowError, match="picked by different masks"):
         glow.jit(lambda x: np.sum(x[x > 0] * x[x < 0]))(X)
+    with pytest.raises(glow.GlowError, match="picked by different masks"):
+        glow.jit(lambda x: np.sum(x[np.cumsum(x, axis=0) > 0] * x[np.cumsum(x, axis=1) > 0]))(np.eye(2))
 
 
 def given(x, m):

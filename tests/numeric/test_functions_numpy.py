@@ -55,15 +55,14 @@ def wanted(function: Callable[..., Any], x: Any, y: Any) -> Any:
             return type(error)
 
 
-#: Element types that NumPy gives for mathematical functions of narrow ints, where ours is float64.
 def same(result: Any, want: Any) -> bool:
     """Whether a result has the value and the element type that NumPy gives."""
     have, need = np.asarray(result), np.asarray(want)
-    narrow = need.dtype == np.float16 and have.dtype == np.float64
+    rounding = 2e-3 if need.dtype == np.float16 else 1e-6
     return (
-        (have.dtype == need.dtype or narrow)
+        have.dtype == need.dtype
         and have.shape == need.shape
-        and np.allclose(have.astype(float), need.astype(float), rtol=1e-3 if narrow else 1e-6, equal_nan=True)
+        and np.allclose(have.astype(float), need.astype(float), rtol=rounding, equal_nan=True)
     )
 
 

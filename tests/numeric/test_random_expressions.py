@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 from random_expressions import number
 
+import glow_compiler as glow
+
 BACKENDS = ("cpu", "interpreter")
 ARGUMENTS: dict[str, Any] = {
     "x": np.array([-2.5, -0.0, 0.0, 3.5, np.inf, -np.inf, np.nan]),
@@ -88,7 +90,57 @@ FOUND = (
     "np.where(s > 1, True, 3)",
     "np.minimum(s > 1, k > 5)",
     "np.maximum(s > 1, k > 5)",
+    "np.abs(s > 1)",
+    "abs(s > 1)",
+    "+(s > 1)",
+    "np.add(s > 1, k > 1)",
+    "np.fmax(s > 1, k > 1)",
+    "np.mod(s > 1, k > 1)",
+    "np.floor_divide(s > 1, k > 1)",
+    "np.power(s > 1, k > 1)",
+    "np.divmod(h, 7)[1]",
+    "np.fmod(m, m | True)",
+    "np.fmod(k, 2)",
+    "np.fmod(n, 2)",
+    "np.sin(u)",
+    "np.sqrt(s > 1)",
+    "np.sqrt(u * 1)",
+    "np.log2(s > 1)",
+    "np.arctan2(m, m)",
+    "np.logaddexp(u, u)",
+    "np.round(m)",
+    "np.round(x, 1) == 3.5",
+    "m ** 2",
+    "m ** (k - 1)",
+    "np.power(m, 2)",
+    "np.square(m)",
+    "np.square(s > 1)",
+    "np.square(z)",
+    "np.float_power(n, 2)",
+    "np.exp2(u + 0)",
+    "np.cbrt(m)",
+    *(
+        f"np.{f}({a})"
+        for f in ("cbrt", "exp2", "degrees", "radians")
+        for a in ("h", "u // 50", "z", "k", "s")
+    ),
+    "np.full_like(u, 300, dtype=np.int32)",
+    "np.full((2,), 200, np.uint8)",
+    "np.array([k, 200], np.uint8)",
+    "np.array([[k, 2], [1, 200]], u.dtype)",
+    "np.asarray(k, np.int8)",
+    "np.clip(u.sum(), -1, 1)",
 )
+
+
+#: Ints that bytes without sign do not hold.
+OUTSIDE = (
+    "u + 300", "u * -1", "u + -k", "np.maximum(u, -1)", "u // -k", "u & 256", "np.full_like(u, 300)",
+    "np.full_like(u, -k)", "np.array([300], np.uint8)", "np.array([[k, 100 * k]], np.uint8)",
+    "np.full((2,), 100 * k, np.uint8)", "np.array([100 * k], u.dtype)", "np.asarray(100 * k, np.uint8)",
+)  # fmt: skip
+#: What NumPy refuses for booleans.
+REFUSED = ("+m", "-m", "np.positive(s > 1)", "np.negative(s > 1)", "np.sign(s > 1)", "np.round(m, 1)")
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -104,7 +156,7 @@ def test_found(text: str, backend: str) -> None:
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize("text", ["u + 300", "u * -1", "u + -k", "np.maximum(u, -1)", "u // -k", "u & 256"])
+@pytest.mark.parametrize("text", OUTSIDE)
 def test_ints_that_do_not_fit(text: str, backend: str) -> None:
     """Python's ints beside narrow arrays are of their type, or raise what NumPy raises; they do not wrap."""
     made = hunt_expressions.function([text], list(ARGUMENTS))
@@ -112,6 +164,25 @@ def test_ints_that_do_not_fit(text: str, backend: str) -> None:
         made(*ARGUMENTS.values())
     with pytest.raises(OverflowError, match="out of bounds for uint8"):
         hunt_expressions.compiled(made, backend)(*ARGUMENTS.values())
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("text", REFUSED)
+def test_what_booleans_are_not_taken_by(text: str, backend: str) -> None:
+    """What NumPy refuses for booleans is refused."""
+    made = hunt_expressions.function([text], list(ARGUMENTS))
+    with pytest.raises(TypeError):
+        made(*ARGUMENTS.values())
+    with pytest.raises(glow.GlowError):
+        hunt_expressions.compiled(made, backend)(*ARGUMENTS.values())
+
+
+def test_doubles_are_rounded_to_decimals() -> None:
+    """The nearest double to each decimal, as in NumPy: not a product with 0.1."""
+    x = np.random.default_rng(0).standard_normal(1000)
+    made = hunt_expressions.function(["np.round(x, 1)", "x / 3"], ["x"])
+    for got, want in zip(glow.jit(made)(x), made(x), strict=True):
+        np.testing.assert_array_equal(got, want)
 
 
 @pytest.mark.slow

@@ -1,4 +1,8 @@
-"""Python written with less of Python: `match` and `assert` as `if`, before anything is compiled."""
+"""Python written with less of Python: `match` and `assert` as `if`, before anything is compiled.
+
+Generators whose items are all asked for before one is used become lists; those whose items are used one by
+one are marked `drawn`.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +12,8 @@ from typing import Any
 
 #: Classes whose pattern has one part: the value itself.
 _PLAIN = {"float", "int", "bool", "str", "tuple", "list", "dict"}
+#: Functions and methods that ask a generator for all its items before they use one.
+_AT_ONCE = {"tuple", "list", "sorted", "extend"}
 #: Contexts that only configure warnings.
 _SILENT = {"np.errstate", "numpy.errstate", "warnings.catch_warnings"}
 
@@ -15,6 +21,11 @@ _SILENT = {"np.errstate", "numpy.errstate", "warnings.catch_warnings"}
 def desugared(tree: ast.AST) -> ast.AST:
     """The tree without `match` and `assert`; patterns that have no test are left for an error."""
     return ast.fix_missing_locations(_Desugar().visit(tree))
+
+
+def is_drawn(node: ast.GeneratorExp) -> bool:
+    """Whether the items of a generator are used one by one where it stands, and no name keeps it."""
+    return "drawn" in vars(node)
 
 
 class _Unknown(Exception):
@@ -29,6 +40,33 @@ class _Desugar(ast.NodeTransformer):
         test = ast.UnaryOp(ast.Not(), node.test)
         statement = ast.If(test, [ast.copy_location(ast.Raise(error, None), node)], [])
         return _placed(statement, node)
+
+    def visit_Starred(self, node: ast.Starred) -> ast.AST:
+        """`*(f(v) for v in t)`: all items at once."""
+        node.value = _listed(node.value)
+        return self.generic_visit(node)
+
+    def visit_Assign(self, node: ast.Assign) -> ast.AST:
+        """`a, b = (f(v) for v in t)`: all items at once."""
+        if all(isinstance(t, ast.Tuple | ast.List) for t in node.targets):
+            node.value = _listed(node.value)
+        return self.generic_visit(node)
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        """`list(f(v) for v in t)` and its like ask for all items at once, other functions one by one."""
+        name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+        node.args = [_listed(a) if name in _AT_ONCE else _drawn(a) for a in node.args]
+        return self.generic_visit(node)
+
+    def visit_For(self, node: ast.For) -> ast.AST:
+        """A loop uses items one by one."""
+        node.iter = _drawn(node.iter)
+        return self.generic_visit(node)
+
+    def visit_comprehension(self, node: ast.comprehension) -> ast.AST:
+        """So does a comprehension."""
+        node.iter = _drawn(node.iter)
+        return self.generic_visit(node)
 
     def visit_While(self, node: ast.While) -> ast.AST:
         """A test that names a value with `:=` goes into the loop: names are set there."""
@@ -77,6 +115,18 @@ def _case(case: ast.match_case, subject: ast.expr, otherwise: list[ast.stmt]) ->
         return body
     test = tests[0] if len(tests) == 1 else ast.BoolOp(ast.And(), tests)
     return [ast.copy_location(ast.If(test, body, otherwise), case.body[0])]
+
+
+def _listed(node: ast.expr) -> ast.expr:
+    if not isinstance(node, ast.GeneratorExp):
+        return node
+    return ast.copy_location(ast.ListComp(node.elt, node.generators), node)
+
+
+def _drawn(node: ast.expr) -> ast.expr:
+    if isinstance(node, ast.GeneratorExp):
+        vars(node)["drawn"] = True
+    return node
 
 
 class _Replaced(ast.NodeTransformer):

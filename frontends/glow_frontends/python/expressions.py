@@ -27,7 +27,7 @@ from glow_frontends.python.errors import FunctionError, LengthUnknown
 from glow_frontends.python.folding import BINARY, COMPARE, UNARY, folded
 from glow_frontends.python.masks import Masked, attribute, elementwise, masked, refused
 from glow_frontends.python.source import Source
-from glow_frontends.python.statement_names import changed_list, read_names, targets
+from glow_frontends.python.statement_names import changed_list, targets
 
 if TYPE_CHECKING:
     from glow_frontends.python.importer import Importer
@@ -166,16 +166,16 @@ class Expressions(Emitter):
 
     def _unaryop(self, node: ast.UnaryOp, env: Env) -> Value:
         inner = self.expression(node.operand, env)
-        if isinstance(node.op, ast.UAdd):
-            return inner
-        if (
-            isinstance(node.op, ast.USub)
-            and isinstance(inner, Static)
-            and isinstance(inner.value, int | float)
-        ):
-            return Static(-inner.value)
-        if isinstance(node.op, ast.Not) and isinstance(inner, Static):
-            return Static(not inner.value)
+        if isinstance(inner, Static):
+            match node.op, inner.value:
+                case ast.USub(), int() | float():
+                    return Static(-inner.value)
+                case ast.UAdd(), int() | float():
+                    return Static(+inner.value)
+                case ast.Not(), _:
+                    return Static(not inner.value)
+                case _:
+                    pass
         card = UNARY[type(node.op)]
         if masked(inner):
             return elementwise(self, node, [inner], lambda a: self.prim(card, self.ssa(a, node)))
@@ -361,12 +361,13 @@ class Expressions(Emitter):
         return joined
 
     def _listcomp(self, node: ast.ListComp | ast.GeneratorExp, env: Env) -> Value:
-        from glow_frontends.python.functions import current, inside
+        from glow_frontends.python.functions import comprehension
 
-        with inside(self, read_names(node), env) as env:
-            return current(self, self._listed(node, env), env)
+        return comprehension(self, node, env)
 
-    def _listed(self, node: ast.ListComp | ast.GeneratorExp, env: Env) -> Value:
+    _generatorexp = _listcomp
+
+    def listed(self, node: ast.ListComp | ast.GeneratorExp, env: Env) -> Value:
         first = node.generators[0]
         self.unconditional(node.elt)
         whole = self.walked(self.expression(first.iter, env))
@@ -413,8 +414,6 @@ class Expressions(Emitter):
                 values += self._comprehended(node, generators[1:], inner)
             env.update({n: inner[n] for n in targets(generator.target)})  # what functions made here will read
         return values
-
-    _generatorexp = _listcomp
 
     def bind(self, target: ast.expr, value: Value, env: Env) -> None:
         """Assign to a name, or unpack into several."""

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from glow_dialects.fn.primitive import Primitive
-from glow_dialects.fn.primitives.arithmetic import Add, Div, FloorDiv, Mod, Mul, Neg, Not, Sub
+from glow_dialects.fn.primitives.arithmetic import Add, Div, FloorDiv, Mod, Mul, Neg, Not, Pos, Sub
 from glow_dialects.fn.primitives.compare import (
     BitAnd,
     BitOr,
@@ -35,7 +35,9 @@ BINARY: dict[type[ast.operator], type[ScalarPrimitive]] = {
 COMPARE: dict[type[ast.cmpop], type[ScalarPrimitive]] = {
     ast.Eq: Eq, ast.NotEq: Ne, ast.Lt: Lt, ast.LtE: Le, ast.Gt: Gt, ast.GtE: Ge,
 }  # fmt: skip
-UNARY: dict[type[ast.unaryop], type[ScalarPrimitive]] = {ast.USub: Neg, ast.Not: Not, ast.Invert: Invert}
+UNARY: dict[type[ast.unaryop], type[ScalarPrimitive]] = {
+    ast.USub: Neg, ast.UAdd: Pos, ast.Not: Not, ast.Invert: Invert,
+}  # fmt: skip
 
 
 def folded(card: type[Primitive], left: Any, right: Any) -> Static | None:

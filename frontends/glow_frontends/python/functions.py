@@ -5,11 +5,13 @@ from __future__ import annotations
 import ast
 from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager
+from typing import NoReturn
 
 from xdsl.ir import SSAValue
 
 from glow_dialects.fn.dialect import TupleOp
 from glow_dialects.fn.record import fields_of
+from glow_frontends.python.desugar import is_drawn
 from glow_frontends.python.emit import Known, Made, Static, Value
 from glow_frontends.python.expressions import Env, Expressions
 from glow_frontends.python.statement_names import assigned, read_names
@@ -93,8 +95,26 @@ def _same(a: Value, b: Value) -> bool:
     return a is b or (isinstance(a, Static) and isinstance(b, Static) and a.value is b.value)
 
 
+def comprehension(c: Expressions, node: ast.ListComp | ast.GeneratorExp, env: Env) -> Value:
+    """The items of a list or a generator; functions among those of a list read its names as they are last."""
+    if isinstance(node, ast.GeneratorExp) and not is_drawn(node):
+        kept(c, node)
+    with _inside(c, read_names(node), env) as env:
+        items = c.listed(node, env)
+        now = current(c, items, env)
+        if now is not items and isinstance(node, ast.GeneratorExp):
+            hint = "write a list, [..], or give them the name by a default: lambda k=k:"
+            c.fail(node, "functions of a generator that read its names, which change", hint)
+        return now
+
+
+def kept(c: Expressions, node: ast.GeneratorExp) -> NoReturn:
+    """Raise where a generator has a name: its items are computed later, and there once."""
+    c.fail(node, "a generator that a name or a function keeps cannot be compiled", "write a list, [..]")
+
+
 @contextmanager
-def inside(c: Expressions, names: Iterable[str], env: Env) -> Generator[Env]:
+def _inside(c: Expressions, names: Iterable[str], env: Env) -> Generator[Env]:
     """A comprehension, whose own names hide those of the function around from no closure."""
     outer, settled = c.scope, {n: current(c, env[n], env) for n in names if n in env}
     c.scope = object()

@@ -16,14 +16,14 @@ from xdsl.ir import Attribute, SSAValue
 from glow_dialects.core.attributes import to_attribute
 from glow_dialects.fn.primitive import Card, Primitive
 from glow_dialects.fn.primitives import PRIMITIVES
-from glow_dialects.fn.primitives.arithmetic import Add, Div, Mul
+from glow_dialects.fn.primitives.arithmetic import Add, Div, Mul, ToFloat
 from glow_dialects.fn.primitives.compare import PythonMax, PythonMin
 from glow_dialects.fn.primitives.cotangents import BroadcastLike
-from glow_dialects.fn.primitives.mathematics import Log, Pow
+from glow_dialects.fn.primitives.mathematics import Log
 from glow_dialects.fn.primitives.numbers import CARDS, NumberFunction, number_function
 from glow_dialects.fn.primitives.operators import Operator, Stack
 from glow_dialects.fn.primitives.records import IsInstance, MakeDict, Zip
-from glow_dialects.fn.primitives.shapes import Astype, AstypeAs, Full, Reshape
+from glow_dialects.fn.primitives.shapes import Astype, AstypeAs, Fitting, Full, Reshape
 from glow_dialects.fn.primitives.tuples import Copy, Len, SumItems, ToArray, ToTuple
 from glow_frontends.python.calls import Keywords, apply_value, static_attribute
 from glow_frontends.python.dicts import DICT_METHODS
@@ -31,6 +31,7 @@ from glow_frontends.python.emit import Static, Value
 from glow_frontends.python.lists import ASKING, extreme, sorted_items
 from glow_frontends.python.math_written import round_digits
 from glow_frontends.python.numpy_names import METHODS, NUMPY, as_array, pointwise
+from glow_frontends.python.numpy_written import real
 from glow_frontends.python.statement_names import CHANGING
 
 if TYPE_CHECKING:
@@ -268,11 +269,10 @@ def _log(c: Expressions, node: ast.AST, values: list[Value], keywords: Keywords)
 
 
 def _scaled(base: float, card: Card = Log) -> Handler:
-    @_takes(1, 1)
-    def handle(c: Expressions, node: ast.AST, values: list[Value], keywords: Keywords) -> Value:
-        return c.prim(Mul, c.prim(card, c.ssa(values[0], node)), c.constant(base))
-
-    return handle
+    logarithm = pointwise(card, 1)
+    return lambda c, node, values, keywords: c.prim(
+        Mul, c.ssa(logarithm(c, node, values, keywords), node), c.constant(base)
+    )
 
 
 def _any_all(conjunction: bool) -> Handler:
@@ -321,6 +321,9 @@ def _shaped(value: float | None) -> Handler:
     def handle(c: Expressions, node: ast.AST, values: list[Value], keywords: Keywords) -> Value:
         fill = c.constant(value) if value is not None else c.ssa(values[1], node)
         rest = values[1 if value is not None else 2 :]
+        if value is None and (rest or keywords):  # whose type must hold the number
+            zeros = c.prim(Full, c.ssa(values[0], node), c.constant(0))
+            return c.prim(BroadcastLike, fill, _as_dtype(c, node, zeros, rest, keywords))
         return _as_dtype(c, node, c.prim(Full, c.ssa(values[0], node), fill), rest, keywords)
 
     return handle
@@ -352,8 +355,8 @@ def _shaped_like(value: float) -> Handler:
 
 @_takes(2, 3, "dtype")
 def _full_like(c: Expressions, node: ast.AST, values: list[Value], keywords: Keywords) -> Value:
-    shape, fill = _ssa(c, node, values[:2])
-    return _as_dtype(c, node, c.prim(BroadcastLike, fill, shape), values[2:], keywords)
+    like, fill = _ssa(c, node, values[:2])
+    return c.prim(BroadcastLike, fill, _as_dtype(c, node, like, values[2:], keywords))
 
 
 @_takes(2, None)
@@ -400,6 +403,15 @@ def _cast(dtype: str) -> Handler:
     return handle
 
 
+def _fitting(c: Expressions, node: ast.AST, value: Value, kind: Value) -> Value:
+    """A value as an element of an array of a type, which must hold it where it is an int."""
+    if isinstance(kind, Static):
+        if kind.value is None or np.can_cast(np.int64, np.dtype(kind.value)):
+            return value
+        kind = Static(np.dtype(kind.value).name)
+    return c.prim(Fitting, c.ssa(value, node), c.ssa(kind, node))
+
+
 @_takes(1, 2, "dtype")
 def _array(c: Expressions, node: ast.AST, values: list[Value], keywords: Keywords) -> Value:
     source, *rest = values
@@ -410,18 +422,14 @@ def _array(c: Expressions, node: ast.AST, values: list[Value], keywords: Keyword
         source = c.prim(Copy, c.prim(ToArray, c.ssa(source, node)))
     items = c.items(source, node)
     if items is None:
-        return _as_dtype(c, node, c.ssa(source, node), rest, keywords)
+        return _as_dtype(c, node, c.ssa(_fitting(c, node, source, kind), node), rest, keywords)
     inner = [c.items(v, node) for v in items]
     if len({len(i) if i is not None else None for i in inner}) == 1 and inner[0] is not None:
-        items = [_array(c, node, [v], {}) for v in items]
+        items = [_array(c, node, [v, kind], {}) for v in items]
+    else:
+        items = [_fitting(c, node, v, kind) for v in items]
     stacked = c.prim(Stack, *_ssa(c, node, items), axis=to_attribute(0))
     return _as_dtype(c, node, stacked, rest, keywords)
-
-
-@_takes(1, 1)
-def _square(c: Expressions, node: ast.AST, values: list[Value], keywords: Keywords) -> Value:
-    x = c.ssa(values[0], node)
-    return c.prim(Pow, x, c.constant(2))
 
 
 @_takes(1, 1)
@@ -439,7 +447,7 @@ HANDLERS: dict[Any, Handler] = {
     math.log10: _scaled(1 / math.log(10), NumberFunction("log")),
     math.pow: _prim(NumberFunction("pow"), 2), np.log2: _scaled(1 / math.log(2)),
     np.log10: _scaled(1 / math.log(10)),
-    np.square: _square, np.isnan: pointwise(Operator("is_nan"), 1),
+    np.isnan: pointwise(Operator("is_nan"), 1),
     np.isinf: pointwise(Operator("is_inf"), 1), np.matmul: pointwise(Operator("batch_matmul"), 2),
     operator.matmul: _prim(Operator("batch_matmul"), 2),
     np.sum: _reduction("reduce_sum"), np.max: _reduction("reduce_max"),
@@ -449,7 +457,7 @@ HANDLERS: dict[Any, Handler] = {
     np.full_like: _full_like, np.zeros_like: _shaped_like(0), np.ones_like: _shaped_like(1),
     np.reshape: _reshape,
     np.transpose: _transpose, np.concatenate: _joined("concatenate"), np.stack: _joined("stack"),
-    np.float32: _cast("float32"), np.float64: _cast("float64"), np.array: _array,
+    real: pointwise(ToFloat, 1), np.float32: _cast("float32"), np.float64: _cast("float64"), np.array: _array,
     np.asarray: _array, np.copy: _copy,
 }  # fmt: skip
 

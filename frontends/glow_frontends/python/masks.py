@@ -16,7 +16,20 @@ from xdsl.dialects.builtin import ArrayAttr, StringAttr
 from xdsl.ir import SSAValue
 
 from glow_dialects.fn.dialect import PrimOp, TupleOp
-from glow_dialects.fn.primitives.arithmetic import Abs, Add, Div, FloorDiv, Mul, Neg, Not, Sign, Sub, ToFloat
+from glow_dialects.fn.primitive import options_of
+from glow_dialects.fn.primitives.arithmetic import (
+    Abs,
+    Add,
+    Div,
+    FloorDiv,
+    Mul,
+    Neg,
+    Not,
+    Pos,
+    Sign,
+    Sub,
+    ToFloat,
+)
 from glow_dialects.fn.primitives.assignment import SetItem
 from glow_dialects.fn.primitives.compare import (
     BitAnd,
@@ -34,7 +47,7 @@ from glow_dialects.fn.primitives.compare import (
 )
 from glow_dialects.fn.primitives.cotangents import StopGradient
 from glow_dialects.fn.primitives.items import Item
-from glow_dialects.fn.primitives.mathematics import Cos, Exp, Expm1, Log, Log1p, Pow, Sin, Sqrt, Tanh
+from glow_dialects.fn.primitives.mathematics import Cos, Exp, Expm1, Log, Log1p, Pow, Sin, Sqrt, Square, Tanh
 from glow_dialects.fn.primitives.operators import ArrayFunction, Operator
 from glow_dialects.fn.primitives.records import Field, IsInstance, Raise
 from glow_dialects.fn.primitives.shapes import AstypeAs
@@ -101,7 +114,7 @@ def _filled(c: Expressions, data: SSAValue, mask: SSAValue, value: SSAValue) -> 
 
 
 _THROUGH = {Add(), Sub(), Mul(), Div(), Pow(), Neg(), Abs(), Exp(), Expm1(), Log(), Log1p(), Sqrt(), Sin(),
-            Cos(), Tanh(), Max(), Min(), Sign()}  # fmt: skip
+            Cos(), Tanh(), Max(), Min(), Sign(), Square(), Pos()}  # fmt: skip
 
 
 def perhaps(
@@ -162,7 +175,9 @@ def _same(a: SSAValue, b: SSAValue) -> bool:
     one, other = a.owner, b.owner
     if a is b or not isinstance(one, PrimOp) or not isinstance(other, PrimOp):
         return a is b or _constant(a) is not None and _constant(a) == _constant(b)
-    if one.prim != other.prim or len(one.operands) != len(other.operands):
+    if one.prim != other.prim or options_of(one) != options_of(other):
+        return False
+    if len(one.operands) != len(other.operands):
         return False
     return all(_same(x, y) for x, y in zip(one.operands, other.operands, strict=True))
 

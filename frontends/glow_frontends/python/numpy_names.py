@@ -6,7 +6,7 @@ import ast
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from xdsl.dialects.builtin import ArrayAttr, IntegerAttr, StringAttr, i64
+from xdsl.dialects.builtin import ArrayAttr, IntegerAttr, StringAttr, UnitAttr, i64
 from xdsl.ir import Attribute, SSAValue
 
 from glow_dialects.core.attributes import to_attribute
@@ -15,9 +15,9 @@ from glow_dialects.fn.dialect import CallOp
 from glow_dialects.fn.over import OverOp
 from glow_dialects.fn.primitive import Card
 from glow_dialects.fn.primitives.arithmetic import Not, ToBool
-from glow_dialects.fn.primitives.compare import BitAnd, BitOr, BitXor, ClipHigh, ClipLow, Where
+from glow_dialects.fn.primitives.compare import BitAnd, BitOr, Bits, BitXor, ClipHigh, ClipLow, Where
 from glow_dialects.fn.primitives.operators import ArrayFunction, GetItem, Stack
-from glow_dialects.fn.primitives.scalars import ScalarPrimitive
+from glow_dialects.fn.primitives.scalars import UFUNC, Predicate, ScalarPrimitive
 from glow_dialects.fn.primitives.tuples import ToArray
 from glow_frontends.python.calls import Handler, Keywords, evaluated, int_constant
 from glow_frontends.python.emit import Static, Value
@@ -230,13 +230,16 @@ def _truth(card: type[ScalarPrimitive], name: str) -> Handler:
 
 def pointwise(card: Card, count: int) -> Handler:
     """A function of each element; lists are arrays."""
-    name = (card() if isinstance(card, type) else card).short
+    primitive = card() if isinstance(card, type) else card
+    name = primitive.short
+    own = isinstance(primitive, ScalarPrimitive) and not isinstance(primitive, Predicate | Bits)
+    options: dict[str, Attribute] = {UFUNC: UnitAttr()} if own else {}
 
     def handle(c: Expressions, node: ast.AST, values: list[Value], keywords: Keywords) -> Value:
         if len(values) != count or keywords:
             count_of_values = len(values) + len(keywords)
             c.fail(node, f"{name} takes {count} argument{'s' * (count > 1)}, got {count_of_values}")
-        return c.prim(card, *[as_array(c, node, v) for v in values])
+        return c.prim(card, *[as_array(c, node, v) for v in values], **options)
 
     return handle
 

@@ -57,29 +57,40 @@ def sinc(x: Any) -> Any:
     return np.where(x == 0, 1.0, np.sin(y) / y)
 
 
+def real(x: Any) -> Any:
+    """The floats in which NumPy computes mathematical functions of x: a primitive of its own."""
+    return np.asarray(x).astype(np.promote_types(np.asarray(x).dtype, np.float16))
+
+
 def degrees(x: Any) -> Any:
     """Radians as degrees."""
-    return x * 57.29577951308232
+    return real(x) * 57.29577951308232
 
 
 def radians(x: Any) -> Any:
     """Degrees as radians."""
-    return x * 0.017453292519943295
+    return real(x) * 0.017453292519943295
 
 
 def exp2(x: Any) -> Any:
     """2 to the power x."""
-    return np.exp(x * 0.6931471805599453)
+    return 2.0 ** real(x)
 
 
 def cbrt(x: Any) -> Any:
     """The cubic root, of negative numbers too."""
+    x = real(x)
     return np.sign(x) * np.abs(x) ** (1.0 / 3.0)
 
 
-def positive(x: Any) -> Any:
-    """x."""
-    return x
+def divmod_(x1: Any, x2: Any) -> Any:
+    """Quotient and rest."""
+    return np.floor_divide(x1, x2), np.mod(x1, x2)
+
+
+def float_power(x1: Any, x2: Any) -> Any:
+    """The power of doubles."""
+    return np.float64(x1) ** np.float64(x2)
 
 
 def isclose(a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8) -> Any:
@@ -237,10 +248,10 @@ ARRAY_WRITTEN: dict[Any, Any] = {
     **{
         getattr(np, f.__name__): f
         for f in (flipud, fliplr, vdot, average, polyval, heaviside, sinc, degrees, radians, exp2, cbrt,
-                  positive, isclose, allclose, array_equal, interp, logspace, geomspace,
+                  float_power, isclose, allclose, array_equal, interp, logspace, geomspace,
                   broadcast_to, select, cov, vander)
     },
-    np.deg2rad: radians, np.rad2deg: degrees,
+    np.divmod: divmod_, np.deg2rad: radians, np.rad2deg: degrees,
     **{getattr(np.linalg, f.__name__): f for f in (inv, slogdet, det, cholesky, matrix_power)},
     np.linalg.solve: Declared(solve, _solve_gradient),
 }  # fmt: skip

@@ -120,6 +120,10 @@ def _std(u: Unit, a: SSAValue, axis: Axes, ddof: int, keepdims: bool) -> SSAValu
 
 
 def _round(u: Unit, a: SSAValue, decimals: int) -> SSAValue:
+    if element_of(a) == i1:
+        if decimals:
+            raise VerifyException("booleans are rounded to no decimals; use astype(int)")
+        return u.real(a)
     if not is_float(element_of(a)) and decimals >= 0:
         return a
     x, scale = real(u, a), 10.0 ** abs(decimals)

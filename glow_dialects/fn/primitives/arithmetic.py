@@ -15,7 +15,14 @@ from xdsl.utils.exceptions import VerifyException
 from glow_dialects.core.types import dtype_of, element_of, element_type, is_float, shape_of, tensor
 from glow_dialects.fn.domain import Scalar, TupleType
 from glow_dialects.fn.primitive import Options, Pointwise, Result, Term, Typing
-from glow_dialects.fn.primitives.scalars import Mathematical, Predicate, Rounding, ScalarPrimitive, Unary
+from glow_dialects.fn.primitives.scalars import (
+    UFUNC,
+    Mathematical,
+    Predicate,
+    Rounding,
+    ScalarPrimitive,
+    Unary,
+)
 from glow_dialects.fn.python_values import TUPLES, ZERO
 from glow_dialects.fn.syntax import FnOp
 from glow_dialects.fn.unit import promoted
@@ -71,17 +78,11 @@ class Add(Arithmetic):
 class Sub(Arithmetic):
     """a - b."""
 
-    name, graph = "sub", SubOp
+    name, graph, instead = "sub", SubOp, "^, or astype(int)"
     called = (operator.sub, np.subtract)
 
     def numbers(self, *x: Any) -> Any:
         return x[0] - x[1]
-
-    def build(self, u: Unit, options: dict[str, Any], attributes: Options, x: Sequence[SSAValue]) -> SSAValue:
-        same = u.common(x, u.weak)
-        if element_of(same[0]) == i1:
-            raise VerifyException("a difference of booleans; use ^, or astype(int)")
-        return u.b(SubOp(*same))
 
     def partial(self, i: int, d: Term, x: Sequence[Term], y: Result) -> Term | None:
         return -d if i else d
@@ -167,10 +168,16 @@ class Mod(Arithmetic):
 
 
 class Fmod(Mathematical):
-    """The rest of a / b, with the sign of a."""
+    """The rest of a / b, with the sign of a; NumPy's of ints is one."""
 
     name, arity, graph, code, fits = "fmod", 2, FmodOp, "fmod", True
     called = (math.fmod, np.fmod)
+
+    def as_arrays(self, op: FnOp, kinds: Sequence[str]) -> bool:
+        return UFUNC in op.attributes and "float" not in kinds
+
+    def build(self, u: Unit, options: dict[str, Any], attributes: Options, x: Sequence[SSAValue]) -> SSAValue:
+        return u.b(FmodOp(*counted(u, x)))
 
     def numbers(self, *x: Any) -> Any:
         return math.fmod(*x) if x[1] != 0 and math.isfinite(x[0]) else math.nan
@@ -184,10 +191,33 @@ def counted(u: Unit, x: Sequence[SSAValue]) -> list[SSAValue]:
     return [u.cast(v, i8) if element_of(v) == i1 else v for v in u.common(x, u.weak)]
 
 
+class Pos(ScalarPrimitive, Pointwise):
+    """+a: a, but of a bool an int."""
+
+    name, instead = "pos", "astype(int)"
+    called = (operator.pos, np.positive)
+
+    def numbers(self, *x: Any) -> Any:
+        return +x[0]
+
+    def infer(self, m: Typing, op: FnOp, x: list[V], where: str) -> V:
+        if isinstance(x[0].type, Scalar) and x[0].type.kind != "bool" or is_zero(x[0]):
+            return x[0]
+        return super().infer(m, op, x, where)
+
+    def build(self, u: Unit, options: dict[str, Any], attributes: Options, x: Sequence[SSAValue]) -> SSAValue:
+        if element_of(x[0]) == i1:
+            raise VerifyException(f"{self.short} of booleans; use {self.instead}")
+        return x[0]
+
+    def partial(self, i: int, d: Term, x: Sequence[Term], y: Result) -> Term | None:
+        return d
+
+
 class Neg(ScalarPrimitive, Pointwise):
     """-a."""
 
-    name, graph, absorbing = "neg", NegOp, True
+    name, graph, absorbing, instead = "neg", NegOp, True, "~, or astype(int)"
     called = (operator.neg, np.negative)
 
     def numbers(self, *x: Any) -> Any:
@@ -213,7 +243,7 @@ class Abs(ScalarPrimitive, Pointwise):
 class Sign(Rounding):
     """-1, 0 or 1."""
 
-    name, graph = "sign", SignOp
+    name, graph, instead = "sign", SignOp, "astype(int)"
     called = (np.sign,)
 
     def kinds(self, kind: str, where: str) -> tuple[str, str]:
@@ -317,7 +347,7 @@ class ToFloat(Mathematical):
         return float(x[0])
 
     def build(self, u: Unit, options: dict[str, Any], attributes: Options, x: Sequence[SSAValue]) -> SSAValue:
-        return x[0] if is_float(element_of(x[0])) else u.cast(x[0], f64)
+        return u.real(x[0])
 
     def partial(self, i: int, d: Term, x: Sequence[Term], y: Result) -> Term | None:
         return d
@@ -350,6 +380,6 @@ class Not(Predicate):
 
 
 ARITHMETIC = (
-    Add, Sub, Mul, Div, FloorDiv, Mod, Fmod, Neg, Abs, Sign, Floor, Ceil, Round, FloorFloat, CeilFloat, Rint,
-    ToInt, ToFloat, ToBool, Not,
+    Add, Sub, Mul, Div, FloorDiv, Mod, Fmod, Pos, Neg, Abs, Sign, Floor, Ceil, Round, FloorFloat, CeilFloat,
+    Rint, ToInt, ToFloat, ToBool, Not,
 )  # fmt: skip

@@ -136,9 +136,9 @@ class SumLike(_Like):
 
 
 class BroadcastLike(_Like):
-    """Broadcast to the shape of a value, in its type."""
+    """Broadcast to the shape of a value, in its type, which must hold a number that is an int."""
 
-    name = "broadcast_like"
+    name, fits = "broadcast_like", True
 
     def vanishes(self, zeros: Sequence[bool]) -> bool:
         return True

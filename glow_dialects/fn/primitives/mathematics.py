@@ -15,10 +15,10 @@ from xdsl.ir import Block, SSAValue
 from glow_dialects.core.builder import Builder
 from glow_dialects.core.graph_op import GraphOp
 from glow_dialects.core.types import tensor
-from glow_dialects.fn.domain import FLOAT, INT, Scalar
-from glow_dialects.fn.primitive import Options, Primitive, Result, Term, Typing
+from glow_dialects.fn.domain import FLOAT, INT, NotNative, Scalar, TensorType
+from glow_dialects.fn.primitive import Function, Options, Pointwise, Primitive, Result, Term, Typing
 from glow_dialects.fn.primitives.arithmetic import Abs, Add, Arithmetic, Div, Mul, Neg, Sign, Sub, counted
-from glow_dialects.fn.primitives.scalars import Mathematical, Unary
+from glow_dialects.fn.primitives.scalars import UFUNC, Mathematical, ScalarPrimitive, Unary
 from glow_dialects.fn.syntax import FnOp
 from glow_dialects.fn.values import V
 from glow_dialects.ops.activation import TanhOp
@@ -307,11 +307,41 @@ class Copysign(Mathematical):
         return u.op("select", u.negative(sign), u.op("neg", size), size)
 
 
+class Square(ScalarPrimitive, Pointwise):
+    """a * a; of booleans ints of 8 bits."""
+
+    name = "square"
+    called = (np.square,)
+
+    def numbers(self, *x: Any) -> Any:
+        return x[0] * x[0]
+
+    def infer(self, m: Typing, op: FnOp, x: list[V], where: str) -> V:
+        number = isinstance(x[0].type, Scalar) and not self.as_arrays(op, [x[0].type.kind])
+        return m.scalar(Mul(), [x[0], x[0]], where) if number else super().infer(m, op, x, where)
+
+    def build(self, u: Unit, options: dict[str, Any], attributes: Options, x: Sequence[SSAValue]) -> SSAValue:
+        (whole,) = counted(u, x)
+        return u.op("mul", whole, whole)
+
+    def partial(self, i: int, d: Term, x: Sequence[Term], y: Result) -> Term | None:
+        return d * x[0] * 2.0
+
+
 class Pow(Arithmetic):
-    """a ** b."""
+    """a ** b; the operator squares booleans, as NumPy does, by `Square`."""
 
     name, graph = "pow", PowOp
-    called = (pow, operator.pow, np.power, np.float_power)
+    called = (pow, operator.pow, np.power)
+
+    def python(self, op: FnOp) -> Function:
+        power, square = super().python(op), Square().python(op)
+
+        def run(*x: Any) -> Any:
+            bools = isinstance(x[0], np.ndarray) and x[0].dtype == bool and UFUNC not in op.attributes
+            return square(x[0]) if bools and type(x[1]) is int and x[1] == 2 else power(*x)
+
+        return run
 
     def numbers(self, *x: Any) -> Any:
         try:
@@ -326,9 +356,15 @@ class Pow(Arithmetic):
     def infer(self, m: Typing, op: FnOp, x: list[V], where: str) -> V:
         """Of ints, an int, but a float where the exponent is known to be negative."""
         kinds = [v.type for v in x]
-        if not all(isinstance(k, Scalar) and k.kind != "float" for k in kinds):
-            return super().infer(m, op, x, where)
         exponent = kinds[1].const if isinstance(kinds[1], Scalar) else None
+        bools = isinstance(kinds[0], TensorType) and kinds[0].dtype == "bool" and UFUNC not in op.attributes
+        if bools and kinds[1] == INT:
+            raise NotNative(f"{where}: booleans to a power on which the type of the result depends")
+        if bools and exponent == 2:
+            return Square().infer(m, op, x[:1], where)
+        ints = [k.kind for k in kinds if isinstance(k, Scalar) and k.kind != "float"]
+        if len(ints) < 2 or self.as_arrays(op, ints):
+            return super().infer(m, op, x, where)
         work, result = ("float", FLOAT) if exponent is not None and exponent < 0 else ("int", INT)
         return V(result, m.t.scalar(self, work, [m.kind(v, work) for v in x]))
 
@@ -348,7 +384,7 @@ class Pow(Arithmetic):
 
 MATHEMATICS = (
     Exp, Expm1, Log, Log1p, Sqrt, Sin, Cos, Tan, Asin, Acos, Atan, Sinh, Cosh, Tanh, Asinh, Acosh, Atanh,
-    Erf, SafeLog, Fabs, Atan2, Hypot, Copysign, Pow,
+    Erf, SafeLog, Fabs, Atan2, Hypot, Copysign, Square, Pow,
 )  # fmt: skip
 
 #: The primitive of each operator that gradients are made of.

@@ -6,10 +6,13 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
+from xdsl.dialects.builtin import i1
 from xdsl.ir import SSAValue
+from xdsl.utils.exceptions import VerifyException
 
 from glow_dialects.core.errors import GlowError, raised
 from glow_dialects.core.graph_op import GraphOp
+from glow_dialects.core.types import element_of
 from glow_dialects.fn.domain import NotNative, Scalar, TensorType
 from glow_dialects.fn.primitive import Constant, Function, Options, Pointwise, Primitive, Typing
 from glow_dialects.fn.python_values import ZERO, kind_of
@@ -20,15 +23,21 @@ if TYPE_CHECKING:
     from glow_dialects.fn.unit import Unit
 
 
+#: Marks a primitive that is a function of NumPy, to which Python's bools are an array without axes.
+UFUNC = "ufunc"
+
+
 class ScalarPrimitive(Primitive):
     """A function of numbers. `graph` is the operator that it is on arrays.
 
-    `absorbing`: the result is the symbolic zero where an operand is.
+    `absorbing`: the result is the symbolic zero where an operand is. `instead`: what to write for arrays of
+    booleans, where NumPy refuses those.
     """
 
     shown: ClassVar[str] = ""
     graph: ClassVar[type[GraphOp] | None] = None
     absorbing: ClassVar[bool] = False
+    instead: ClassVar[str] = ""
 
     @property
     def short(self) -> str:
@@ -46,14 +55,20 @@ class ScalarPrimitive(Primitive):
         kind = "int" if kind == "bool" else kind
         return kind, kind
 
+    def as_arrays(self, op: FnOp, kinds: Sequence[str]) -> bool:
+        """Whether numbers of these kinds are computed as arrays, as by NumPy, instead of as by Python."""
+        return UFUNC in op.attributes and set(kinds) == {"bool"}
+
     def infer(self, m: Typing, op: FnOp, x: list[V], where: str) -> V:
         if any(map(is_zero, x)):
             return self.with_zero(m, op, x)
-        if all(isinstance(v.type, Scalar) for v in x):
-            return m.scalar(self, x, where)
-        if any(isinstance(v.type, TensorType) for v in x):
-            return m.tensors(self, op.attributes, x, where)
-        raise m.no_numbers(self, x, where)
+        kinds = [v.type.kind for v in x if isinstance(v.type, Scalar)]
+        if len(kinds) == len(x):
+            if not self.as_arrays(op, kinds):
+                return m.scalar(self, x, where)
+        elif not any(isinstance(v.type, TensorType) for v in x):
+            raise m.no_numbers(self, x, where)
+        return m.tensors(self, op.attributes, x, where)
 
     def with_zero(self, m: Typing, op: FnOp, x: list[V]) -> V:
         """The value where some operands are the symbolic zero."""
@@ -61,13 +76,16 @@ class ScalarPrimitive(Primitive):
 
     def build(self, u: Unit, options: dict[str, Any], attributes: Options, x: Sequence[SSAValue]) -> SSAValue:
         assert self.graph is not None, self.name
-        return u.b(self.graph(*u.common(x, u.weak)))
+        same = u.common(x, u.weak)
+        if self.instead and element_of(same[0]) == i1:
+            raise VerifyException(f"{self.short} of booleans; use {self.instead}")
+        return u.b(self.graph(*same))
 
     def function(self, op: FnOp) -> Function:
         return self.python(op)
 
     def python(self, op: FnOp) -> Function:
-        on_arrays, numbers = self.on_arrays(op), self.numbers
+        on_arrays, numbers, by_numpy = self.on_arrays(op), self.numbers, UFUNC in op.attributes
 
         def run(*x: Any) -> Any:
             for value in x:
@@ -77,6 +95,8 @@ class ScalarPrimitive(Primitive):
                 if any(v is ZERO for v in x):
                     return ZERO if self.absorbing else self.other(op, *x)
                 return on_arrays(*x) if isinstance(value, np.ndarray | np.generic) else self.other(op, *x)
+            if by_numpy and self.as_arrays(op, [type(v).__name__ for v in x]):
+                return on_arrays(*x)
             try:
                 return numbers(*x)
             except (ArithmeticError, ValueError) as error:

@@ -17,8 +17,9 @@ from glow_dialects.fn.domain import Scalar, TensorType, Text, TupleType
 from glow_dialects.fn.domain import text as text_of
 from glow_dialects.fn.primitive import Constant, Function, Options, Pointwise, Primitive, Result, Term, Typing
 from glow_dialects.fn.primitives.cotangents import ReshapeLike
-from glow_dialects.fn.regions import evaluate, shape_attribute
+from glow_dialects.fn.regions import evaluate, out_of_bounds, shape_attribute
 from glow_dialects.fn.syntax import FnOp
+from glow_dialects.fn.unit import limits
 from glow_dialects.fn.values import V, parts
 
 if TYPE_CHECKING:
@@ -125,4 +126,35 @@ class AstypeAs(Pointwise):
         return None if i else d
 
 
-SHAPES = (Shape, Reshape, Full, Astype, AstypeAs)
+class Fitting(Pointwise):
+    """A value; an int must be one that the element type holds which a text names."""
+
+    name, arity, linear = "fitting", 2, (0,)
+
+    def infer(self, m: Typing, op: FnOp, x: list[V], where: str) -> V:
+        number, kind = x[0].type, x[1].type
+        if isinstance(number, Scalar) and number.kind == "int" and isinstance(kind, Text):
+            range_ = range_of(kind.value)
+            if range_ is not None and (number.const is None or not range_[0] <= number.const <= range_[1]):
+                m.t.within(x[0].code, *range_)
+        return x[0]
+
+    def python(self, op: FnOp) -> Function:
+        def run(number: Any, kind: str) -> Any:
+            range_ = range_of(kind) if isinstance(number, int) else None
+            if range_ is not None and not range_[0] <= number <= range_[1]:
+                raise out_of_bounds(number, kind, op.source)
+            return number
+
+        return run
+
+    def partial(self, i: int, d: Term, x: Sequence[Term], y: Result) -> Term | None:
+        return None if i else d
+
+
+def range_of(dtype: str) -> tuple[int, int] | None:
+    """The least and the largest int of an element type; None where it holds all ints of 64 bits."""
+    return limits([np.dtype(dtype), np.dtype(np.int64)], [False, True])
+
+
+SHAPES = (Shape, Reshape, Full, Astype, AstypeAs, Fitting)

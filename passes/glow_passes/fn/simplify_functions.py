@@ -147,7 +147,7 @@ def _simpler(op: Operation) -> SSAValue | None:
             return _before(op, partial)
         case PrimOp() if isinstance(op.card, ScalarPrimitive):
             values = [_constant(v) for v in op.operands]
-            if None in values:
+            if None in values or op.card.as_arrays(op, [type(v).__name__ for v in values]):
                 return None
             number = op.card.numbers(*values)
             if isinstance(number, int) and not -(2**63) <= number < 2**63:

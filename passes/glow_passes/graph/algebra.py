@@ -66,14 +66,18 @@ def subtract_constant(op: SubOp, r: Rewriter) -> SSAValue | None:
 
 
 def divide_by_constant(op: DivOp, r: Rewriter) -> SSAValue | None:
-    """x / c -> x * (1 / c) for floats, where 1 / c is a normal number."""
+    """x / c -> x * (1 / c) for floats, where 1 / c is a normal number; for doubles, where it is exact.
+
+    Doubles are what NumPy's functions compute in, which round to decimals by a quotient.
+    """
     operands = beside_constant(op, r)
     if operands is None or not is_float_tensor(op.result):
         return None
     with np.errstate(all="ignore"):
         inverse = (1.0 / operands[1].astype(np.float64)).astype(operands[1].dtype)
     size = np.abs(inverse.astype(np.float64))
-    if not bool(np.all(np.isfinite(size) & (size > 1e-30))):
+    inexact = size.dtype == operands[1].dtype and bool(np.any(np.frexp(size)[0] != 0.5))
+    if inexact or not bool(np.all(np.isfinite(size) & (size > 1e-30))):
         return None
     return r(MulOp(op.lhs, r.weight(inverse, "inverse")))
 
