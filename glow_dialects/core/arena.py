@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
+from math import inf
 
 Request = tuple[int, int, int]
 
@@ -42,8 +43,8 @@ def plan_offsets(requests: Sequence[Request], alignment: int = 64, search: bool 
     rivals = _rivals(requests, sizes)
     best: Placed | None = None
     for order in _orders(requests, sizes):
-        plan = _place(sizes, rivals, order)
-        best = plan if best is None or plan[1] < best[1] else best
+        best = _place(sizes, rivals, order, most=inf if best is None else best[1] - 1) or best
+        assert best is not None
         if best[1] <= bound:
             return best[0]
     assert best is not None
@@ -107,15 +108,31 @@ Placed = tuple[list[int], int, Sequence[int]]
 """Offsets, the arena's size, and the order that gave them."""
 
 
-def _place(sizes: Sequence[int], rivals: Sequence[Sequence[int]], order: Sequence[int]) -> Placed:
-    """Place buffers in `order`, each at the lowest gap between the placed ones it overlaps in time."""
-    offsets = [-1] * len(sizes)
-    for i in order:
-        position = 0
-        for low, high in sorted((offsets[j], offsets[j] + sizes[j]) for j in rivals[i] if offsets[j] >= 0):
-            if low - position >= sizes[i]:
+def _place(
+    sizes: Sequence[int],
+    rivals: Sequence[Sequence[int]],
+    order: Sequence[int],
+    kept: tuple[Sequence[int], int] = ((), 0),
+    most: float = inf,
+) -> Placed | None:
+    """Place buffers in `order`, each at the lowest gap between the placed ones it overlaps in time.
+
+    `kept`: offsets that the first so many of the order are known to have. None where the arena is larger
+    than `most`.
+    """
+    offsets, first = [-1] * len(sizes), kept[1]
+    for i in order[:first]:
+        offsets[i] = kept[0][i]
+    for i in order[first:]:
+        position, size = 0, sizes[i]
+        for j in sorted([j for j in rivals[i] if offsets[j] >= 0], key=offsets.__getitem__):
+            if offsets[j] - position >= size:
                 break
-            position = max(position, high)
+            high = offsets[j] + sizes[j]
+            if high > position:
+                position = high
+        if position + size > most:
+            return None
         offsets[i] = position
     return offsets, max((o + s for o, s in zip(offsets, sizes, strict=True)), default=0), order
 
@@ -142,9 +159,9 @@ def _searched(sizes: Sequence[int], rivals: Sequence[Sequence[int]], start: Plac
             break
         tried = list(order)
         at = rng.choice(over)
-        tried.insert(rng.randrange(at), tried.pop(at))
-        plan = _place(sizes, rivals, tried)
-        now = plan if plan[1] <= top else now
+        to = rng.randrange(at)
+        tried.insert(to, tried.pop(at))
+        now = _place(sizes, rivals, tried, (offsets, to), top) or now
         best = min(best, now, key=lambda placed: placed[1])
         if best[1] <= bound:
             break
