@@ -30,7 +30,7 @@ def plan_offsets(requests: Sequence[Request], alignment: int = 64, search: bool 
     Buffers whose lives overlap get disjoint ranges; every offset is a multiple of `alignment`.
     Several orderings are tried (by size, by size x life, by the pressure of the steps a buffer is
     live in, and as given) and the smallest arena is kept. With `search`, orders near the best one are
-    tried, too, while the arena is larger than what lives at once: a fraction of a second at most.
+    tried, too, while the arena is larger than what lives at once: some hundredths of a second at most.
     Raises ValueError for a negative size, an end before its start, or an alignment that is not positive.
     """
     if alignment < 1:
@@ -137,8 +137,8 @@ def _place(
     return offsets, max((o + s for o, s in zip(offsets, sizes, strict=True)), default=0), order
 
 
-#: Rivals looked at in one search (some 0.2 s), and orders tried before it begins again at the first.
-SEARCH, PATIENCE = 1_000_000, 100
+#: Rivals looked at in one search (some 30 ms), and orders tried before it begins again at the first.
+SEARCH, PATIENCE = 300_000, 100
 
 
 def _searched(sizes: Sequence[int], rivals: Sequence[Sequence[int]], start: Placed, bound: int) -> list[int]:
