@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
+from math import inf
 
 Request = tuple[int, int, int]
 
@@ -29,7 +30,7 @@ def plan_offsets(requests: Sequence[Request], alignment: int = 64, search: bool 
     Buffers whose lives overlap get disjoint ranges; every offset is a multiple of `alignment`.
     Several orderings are tried (by size, by size x life, by the pressure of the steps a buffer is
     live in, and as given) and the smallest arena is kept. With `search`, orders near the best one are
-    tried, too, while the arena is larger than what lives at once: a fraction of a second at most.
+    tried, too, while the arena is larger than what lives at once: some hundredths of a second at most.
     Raises ValueError for a negative size, an end before its start, or an alignment that is not positive.
     """
     if alignment < 1:
@@ -42,8 +43,8 @@ def plan_offsets(requests: Sequence[Request], alignment: int = 64, search: bool 
     rivals = _rivals(requests, sizes)
     best: Placed | None = None
     for order in _orders(requests, sizes):
-        plan = _place(sizes, rivals, order)
-        best = plan if best is None or plan[1] < best[1] else best
+        best = _place(sizes, rivals, order, most=inf if best is None else best[1] - 1) or best
+        assert best is not None
         if best[1] <= bound:
             return best[0]
     assert best is not None
@@ -107,21 +108,37 @@ Placed = tuple[list[int], int, Sequence[int]]
 """Offsets, the arena's size, and the order that gave them."""
 
 
-def _place(sizes: Sequence[int], rivals: Sequence[Sequence[int]], order: Sequence[int]) -> Placed:
-    """Place buffers in `order`, each at the lowest gap between the placed ones it overlaps in time."""
-    offsets = [-1] * len(sizes)
-    for i in order:
-        position = 0
-        for low, high in sorted((offsets[j], offsets[j] + sizes[j]) for j in rivals[i] if offsets[j] >= 0):
-            if low - position >= sizes[i]:
+def _place(
+    sizes: Sequence[int],
+    rivals: Sequence[Sequence[int]],
+    order: Sequence[int],
+    kept: tuple[Sequence[int], int] = ((), 0),
+    most: float = inf,
+) -> Placed | None:
+    """Place buffers in `order`, each at the lowest gap between the placed ones it overlaps in time.
+
+    `kept`: offsets that the first so many of the order are known to have. None where the arena is larger
+    than `most`.
+    """
+    offsets, first = [-1] * len(sizes), kept[1]
+    for i in order[:first]:
+        offsets[i] = kept[0][i]
+    for i in order[first:]:
+        position, size = 0, sizes[i]
+        for j in sorted([j for j in rivals[i] if offsets[j] >= 0], key=offsets.__getitem__):
+            if offsets[j] - position >= size:
                 break
-            position = max(position, high)
+            high = offsets[j] + sizes[j]
+            if high > position:
+                position = high
+        if position + size > most:
+            return None
         offsets[i] = position
     return offsets, max((o + s for o, s in zip(offsets, sizes, strict=True)), default=0), order
 
 
-#: Rivals looked at in one search (some 0.2 s), and orders tried before it begins again at the first.
-SEARCH, PATIENCE = 1_000_000, 100
+#: Rivals looked at in one search (some 30 ms), and orders tried before it begins again at the first.
+SEARCH, PATIENCE = 300_000, 100
 
 
 def _searched(sizes: Sequence[int], rivals: Sequence[Sequence[int]], start: Placed, bound: int) -> list[int]:
@@ -142,9 +159,9 @@ def _searched(sizes: Sequence[int], rivals: Sequence[Sequence[int]], start: Plac
             break
         tried = list(order)
         at = rng.choice(over)
-        tried.insert(rng.randrange(at), tried.pop(at))
-        plan = _place(sizes, rivals, tried)
-        now = plan if plan[1] <= top else now
+        to = rng.randrange(at)
+        tried.insert(to, tried.pop(at))
+        now = _place(sizes, rivals, tried, (offsets, to), top) or now
         best = min(best, now, key=lambda placed: placed[1])
         if best[1] <= bound:
             break

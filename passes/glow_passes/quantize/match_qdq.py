@@ -18,7 +18,7 @@ from xdsl.dialects.builtin import ModuleOp, f32
 from xdsl.ir import SSAValue
 
 from glow_dialects.core.graph_op import GraphOp
-from glow_dialects.core.types import UniformQuantizedType, element_of, shape_of, tensor
+from glow_dialects.core.types import Array, UniformQuantizedType, element_of, shape_of, tensor
 from glow_dialects.ops.arithmetic import AddOp
 from glow_dialects.ops.bit_cast import BitCastOp
 from glow_dialects.ops.fully_connected import FullyConnectedOp
@@ -35,6 +35,9 @@ from glow_passes.graph.driver import Pattern, Rewriter, producer, rewrite
 from glow_passes.graph.linear import bias_of, plain_properties
 from glow_passes.quantize.byte_functions import PATTERN as FUNCTION_OF_BYTES
 from glow_passes.quantize.fold_conversions import FoldConversionsPass, narrowed, requantizing_again
+
+#: How much of a unit of a product a bias may lose before weights of few bits make room for it.
+LARGE_FRACTION = 1e-3
 
 
 def bit_cast_of_bit_cast(op: BitCastOp, r: Rewriter) -> SSAValue | None:
@@ -89,19 +92,48 @@ def _weights(value: SSAValue, axis: int, r: Rewriter) -> SSAValue | None:
     return r.weight(centred.astype(np.int8) if narrow else centred, "weights", tensor(centred.shape, to))
 
 
-def _bias(value: SSAValue | None, units: Any, r: Rewriter) -> SSAValue | bool | None:
-    """A bias as i32 in `units`; None where there is none, False where it cannot be one."""
+def _with_bias(
+    w: SSAValue, scale: float, value: SSAValue | None, r: Rewriter
+) -> tuple[SSAValue, SSAValue | None] | None:
+    """Weights, and a bias as i32 in units of their scale and the input's; None where it cannot be one.
+
+    A real bias lies between two units, which are coarse where numbers have few bits. There weights are
+    multiplied and their scale divided by the power of two that bytes have room for: sums mean the same.
+    """
     if value is None:
-        return None
+        return w, None
     inner = producer(value, DequantizeOp)
     array = r.array(inner.input if inner is not None else value)
     if array is None:
-        return False
+        return None
     real = array if inner is None else dequantize_array(np.asarray(array), quantized_type(inner.input))
-    stored = np.rint(np.asarray(real, np.float64) / units)
+    real = np.asarray(real, np.float64)
+    held = r.array(w)
+    if held is not None and np.abs(_rounded(real, w, scale)[1]).max(initial=0) > LARGE_FRACTION:
+        w = _multiplied(w, np.asarray(held), r)
+    stored, _ = _rounded(real, w, scale)
     if not np.isfinite(stored).all() or np.abs(stored).max(initial=0) >= 2**31:
-        return False
-    return r.weight(stored.astype(np.int32), "bias")
+        return None
+    return w, r.weight(stored.astype(np.int32), "bias")
+
+
+def _rounded(real: Array, w: SSAValue, scale: float) -> tuple[Array, Array]:
+    """Numbers in units of the weights' scales and the input's `scale`: whole ones, and what is left."""
+    exact = real / (quantized_type(w).scale_array * scale)
+    return np.rint(exact), exact - np.rint(exact)
+
+
+def _multiplied(w: SSAValue, array: Array, r: Rewriter) -> SSAValue:
+    """The same weights by the largest power of two that leaves them bytes."""
+    kind, most = quantized_type(w), int(np.abs(array.astype(np.int32)).max(initial=0))
+    power = 1
+    while most and kind.storage.width.data == 8 and 2 * power * most <= 127:
+        power *= 2
+    if power == 1:
+        return w
+    scales, axis = (kind.scale_array / power).tolist(), kind.axis.data
+    to = UniformQuantizedType.of(8, scales[0] if axis < 0 else scales, axis=axis)
+    return r.weight((array * power).astype(np.int8), "weights", tensor(array.shape, to))
 
 
 def layer(op: GraphOp, r: Rewriter) -> SSAValue | None:
@@ -120,11 +152,8 @@ def _layer(
     w = None if x is None or op.predicate is not None else _weights(op.operands[1], axis, r)
     if x is None or w is None or element_of(op.results[0]) != f32:
         return None
-    units = quantized_type(w).scale_array * scale_of(quantized_type(x))
-    stored = _bias(bias, units, r)
-    if isinstance(stored, bool):
-        return None
-    return r(quantized(x, w, stored, results=op.results[0].type, **properties))
+    parts = _with_bias(w, scale_of(quantized_type(x)), bias, r)
+    return None if parts is None else r(quantized(x, *parts, results=op.results[0].type, **properties))
 
 
 def stack_by_matrix(op: BatchMatmulOp, r: Rewriter) -> SSAValue | None:
@@ -163,11 +192,10 @@ def bias_of_product(op: AddOp, r: Rewriter) -> SSAValue | None:
             continue
         if element_of(inner.result) != f32 or shape_of(other) != shape_of(inner.result)[1:]:
             continue
-        x, w = quantized_type(inner.input), quantized_type(inner.weights)
-        stored = _bias(other, w.scale_array * scale_of(x), r)
-        if isinstance(stored, bool):
+        parts = _with_bias(inner.weights, scale_of(quantized_type(inner.input)), other, r)
+        if parts is None:
             continue
-        product = r(QuantizedFullyConnectedOp(inner.input, inner.weights, stored, results=inner.result.type))
+        product = r(QuantizedFullyConnectedOp(inner.input, *parts, results=inner.result.type))
         return product if shaped is None else r(ReshapeOp(product, results=op.result.type))
     return None
 

@@ -58,11 +58,16 @@ def is_integer(dtype: np.dtype) -> bool:
     return dtype.name.startswith(("int", "uint"))
 
 
+def _axis(axis: int, x: Value) -> int:
+    """The axis of scales; a vector has but one, whatever its node says (Neural Compressor's biases say 1)."""
+    return 0 if rank(x) == 1 else axis_of(axis, rank(x))
+
+
 def spread(g: Emitter, n: Node, parameter: Value, x: Value) -> Value:
     """A scale or zero point in a form that broadcasts: per tensor, per axis, or per block."""
     if rank(parameter) == 0 or shape(parameter) == (1,):
         return g.reshape(parameter, ())
-    axis = axis_of(n.integer("axis", 1), rank(x))
+    axis = _axis(n.integer("axis", 1), x)
     if rank(parameter) == 1:
         dims = [1] * rank(x)
         dims[axis] = shape(parameter)[0]
@@ -97,7 +102,7 @@ def kind_of(
     width, signed = widths[stored.name], stored.kind == "i"
     if scale.size == 1:
         return UniformQuantizedType.of(width, float(scale.flat[0]), int(zeros.flat[0]), signed)
-    axis = axis_of(axis, rank(x))
+    axis = _axis(axis, x)
     scales, points = scale.astype(np.float64).tolist(), zeros.reshape(-1).tolist()
     return UniformQuantizedType.of(width, scales, points, signed, axis)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -78,7 +79,13 @@ def _points(g: Emitter, zeros: Value | None, bits: int, dims: tuple[int, int]) -
     if zeros is None:
         return None
     known = g.known(zeros, "zero points of blocks")
-    if known.dtype == np.uint8 and bits < 8:
+    packed = known.dtype == np.uint8 and bits < 8
+    places = dims[0], -(-dims[1] * bits // 8) if packed else dims[1]
+    if known.size != prod(places):
+        raise RuleError(
+            f"{known.size} zero points of blocks where {places[0]} rows of {places[1]} are expected"
+        )
+    if packed:
         known = unpack(known.reshape(dims[0], -1), bits, dims[1])
     return known.astype(np.float32).reshape(dims)
 
