@@ -14,6 +14,7 @@ from xdsl.utils.exceptions import ArgSpecParseError
 from glow_backends.base import backend_passes, get_backend, registry
 from glow_backends.declare_memories import DeclareMemoriesPass
 from glow_backends.hide_latency import HideLatencyPass
+from glow_backends.layout import LayoutPass
 from glow_backends.legalize import LegalizePass
 from glow_backends.named import BackendSpec
 from glow_dialects.core.errors import UnsupportedError
@@ -62,7 +63,7 @@ def phases(text: str, mcpu: str = "host") -> dict[int, str]:
 def every_pass() -> dict[str, type[ModulePass]]:
     """Every pass by name, those of the backends included, which are imported for it."""
     others = {kind.name: kind for kind in added("glow.passes", _no_pass).values()}
-    own = {kind.name: kind for kind in (LegalizePass, DeclareMemoriesPass, HideLatencyPass)}
+    own = {kind.name: kind for kind in (LegalizePass, LayoutPass, DeclareMemoriesPass, HideLatencyPass)}
     return {**others, **all_passes(), **own, **backend_passes()}
 
 
