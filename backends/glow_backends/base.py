@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from glow_dialects.core.types import Array
     from glow_dialects.instr.spaces import Memory
     from glow_dialects.ops.module import PlaceholderOp
+    from glow_passes.graph.layout import BlockedLayout
     from glow_passes.instr.machine import Work
     from glow_passes.instr.simulate import Timeline
     from glow_passes.quantize.light_layers import IntegerGains
@@ -209,6 +210,10 @@ class Backend(ABC):
     def work(self, op: InstrOp) -> Work:
         """The unit and the cycles of an instruction, for schedulers and the simulator."""
         raise UnsupportedError(f"backend {self.name} does not say what {op.name} costs")
+
+    def blocked_layout(self) -> BlockedLayout | None:
+        """The device's layout of channels in blocks, which `glow-layout` carries through a graph."""
+        return None
 
     def graph_passes(self) -> Sequence[ModulePass]:
         """Target-specific passes on the lowered graph."""

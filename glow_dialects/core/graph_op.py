@@ -15,6 +15,7 @@ from xdsl.printer import Printer
 from xdsl.traits import OpTrait, Pure
 from xdsl.utils.exceptions import VerifyException
 
+from glow_dialects.core.blocks import Blocked, Parts
 from glow_dialects.core.definition import SEGMENTS, declared, define
 from glow_dialects.core.instr_op import InstrOp, instruction_of
 from glow_dialects.core.iteration import Iteration, pointwise
@@ -169,6 +170,14 @@ class GraphOp(Operator):
         if not self.DATA_PARALLEL or self.regions or len(self.results) != 1:
             return None
         return pointwise(shape_of(self.results[0]), map(shape_of, self.operands))
+
+    def in_blocks(self, form: Blocked, parts: Parts) -> Blocked | None:
+        """The result in blocks, where `form` stands for an operand and `parts` gives others in that layout.
+
+        It is the same node on blocked values, not inserted anywhere, or `form` under another plain form.
+        None where blocks would be something else, or it is not told; DATA_PARALLEL nodes need not tell.
+        """
+        return None
 
     def clamp_limits(self) -> tuple[float, float] | None:
         """(least, largest) where the result is operand 0 between them and nothing else."""

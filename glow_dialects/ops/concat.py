@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 from xdsl.ir import Attribute, SSAValue
 from xdsl.irdl import result_def, var_operand_def
 from xdsl.utils.exceptions import VerifyException
 
+from glow_dialects.core.blocks import Blocked, Parts
 from glow_dialects.core.builder import Builder
 from glow_dialects.core.graph_op import PureOp, graph_op
 from glow_dialects.core.properties import check_axis, int_prop
@@ -45,6 +47,18 @@ class ConcatOp(PureOp):
                 )
         shape[axis] = sum(shape_of(p)[axis] for p in parts)
         return [tensor(shape, element_of(first))]
+
+    def in_blocks(self, form: Blocked, parts: Parts) -> Blocked | None:
+        counts = [shape_of(v)[form.axis] for v in self.inputs]
+        if self.axis == form.axis and any(c % form.lanes for c in counts[:-1]):
+            return None
+        values = parts(self.inputs)
+        if values is None:
+            return None
+        order = form.over_blocks(range(form.rank), form.axis, -1, -2)
+        new = ConcatOp(values, axis=order.index(self.axis))
+        channels = sum(counts) if self.axis == form.axis else form.channels
+        return replace(form, value=new.result, channels=channels)
 
     def offsets(self) -> list[int]:
         """Where each input starts along the axis."""

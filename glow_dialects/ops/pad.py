@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 from xdsl.ir import Attribute, SSAValue
 from xdsl.irdl import operand_def, result_def
 from xdsl.utils.exceptions import VerifyException
 
+from glow_dialects.core.blocks import Blocked, Parts
 from glow_dialects.core.builder import Builder
 from glow_dialects.core.graph_op import PureOp, graph_op
 from glow_dialects.core.properties import check_choice, check_length, float_prop, ints_prop, str_prop
@@ -48,6 +50,12 @@ class PadOp(PureOp):
                 raise VerifyException(f"glow.pad: nothing to {self.mode} in {self.input.type}")
         sizes = zip(shape, self.begins(), self.ends(), strict=True)
         return [tensor([n + a + z for n, a, z in sizes], element_of(self.input))]
+
+    def in_blocks(self, form: Blocked, parts: Parts) -> Blocked | None:
+        if self.begins()[form.axis] or self.ends()[form.axis]:
+            return None
+        pads = (*form.over_blocks(self.begins(), 0, 0, 0), *form.over_blocks(self.ends(), 0, 0, 0))
+        return replace(form, value=PadOp(form.value, pads=pads, mode=self.mode, value=self.value).result)
 
     def begins(self) -> tuple[int, ...]:
         """Elements added before each axis."""

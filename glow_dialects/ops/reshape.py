@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 from xdsl.ir import SSAValue
 from xdsl.irdl import operand_def, result_def
 from xdsl.utils.exceptions import VerifyException
 
+from glow_dialects.core.blocks import Blocked, Parts
 from glow_dialects.core.builder import Builder
 from glow_dialects.core.graph_op import PureOp, graph_op
 from glow_dialects.core.sample import Sample, random
@@ -37,6 +39,20 @@ class ReshapeOp(PureOp):
                 f"glow.reshape: {self.input.type} does not reshape to {self.result.type}; "
                 "both must have as many elements"
             )
+
+    def in_blocks(self, form: Blocked, parts: Parts) -> Blocked | None:
+        """Spatial axes merged, or one of size 1 added or dropped."""
+        shape, value = shape_of(self.result), form.value
+        if len(shape) not in (3, 4):
+            return None
+        result = replace(form, rank=len(shape))
+        batch, blocks, height, width, lanes = shape_of(value)
+        if shape[0] != batch or shape[result.axis] != form.channels:
+            return None
+        wide = result.over_blocks(shape, blocks, lanes, 1)
+        if math.prod(wide[2:4]) != height * width:
+            return None
+        return replace(result, value=value if wide == shape_of(value) else ReshapeOp.to(value, wide).result)
 
     def backward(self, dy: SSAValue, b: Builder) -> Sequence[SSAValue | None]:
         return [b(ReshapeOp(dy, results=self.input.type))]

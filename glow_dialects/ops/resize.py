@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Any
 
@@ -12,6 +12,7 @@ from xdsl.ir import Attribute, SSAValue
 from xdsl.irdl import operand_def, result_def
 from xdsl.utils.exceptions import VerifyException
 
+from glow_dialects.core.blocks import Blocked, Parts
 from glow_dialects.core.builder import Builder
 from glow_dialects.core.extent import are_equal, is_open
 from glow_dialects.core.graph_op import PureOp, graph_op
@@ -103,6 +104,16 @@ class ResizeOp(ResizeBaseOp):
     def infer(self) -> Sequence[Attribute]:
         self.check_resize(shape_of(self.input))
         return [tensor(self.sizes, element_of(self.input))]
+
+    def in_blocks(self, form: Blocked, parts: Parts) -> Blocked | None:
+        sizes, scales = self.sizes, self.scales
+        cropped = self.coordinate_transformation_mode == "tf_crop_and_resize"
+        if cropped or sizes[form.axis] != form.channels or (scales and scales[form.axis] != 1):
+            return None
+        known: dict[str, Any] = {n: a for n, a in self.properties.items() if n != "roi"}
+        known["sizes"] = form.over_blocks(sizes, shape_of(form.value)[1], form.lanes, 1)
+        known["scales"] = form.over_blocks(scales, 1, 1, 1) if scales else ()
+        return replace(form, value=ResizeOp(form.value, **known).result)
 
     def gradient(self, grads: Sequence[SSAValue | None], b: Builder) -> Sequence[SSAValue | None]:
         properties: dict[str, Any] = dict(self.properties)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from xdsl.ir import Attribute, SSAValue
 from xdsl.irdl import operand_def, result_def
 from xdsl.utils.exceptions import VerifyException
 
+from glow_dialects.core.blocks import Blocked, Parts
 from glow_dialects.core.builder import Builder
 from glow_dialects.core.graph_op import PureOp, graph_op
 from glow_dialects.core.properties import check_length, ints_prop
@@ -52,6 +54,19 @@ class SliceOp(PureOp):
                     f"glow.slice: {start} .. {end} by {step} leaves axis {axis} of {size} elements"
                 )
         return [tensor(self.sizes(), element_of(self.input))]
+
+    def in_blocks(self, form: Blocked, parts: Parts) -> Blocked | None:
+        (starts, ends, steps), lanes = self.bounds(), form.lanes
+        low, high, step = (v[form.axis] for v in (starts, ends, steps))
+        if step != 1 or low % lanes or (high % lanes and high != form.channels) or high <= low:
+            return None
+        new = SliceOp(
+            form.value,
+            starts=form.over_blocks(starts, low // lanes, 0, 0),
+            ends=form.over_blocks(ends, -(-high // lanes), lanes, 1),
+            steps=form.over_blocks(steps, 1, 1, 1),
+        )
+        return replace(form, value=new.result, channels=high - low)
 
     def bounds(self) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
         """(starts, ends, steps)."""

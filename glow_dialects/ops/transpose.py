@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 from xdsl.ir import Attribute, SSAValue
 from xdsl.irdl import operand_def, result_def
 from xdsl.utils.exceptions import VerifyException
 
+from glow_dialects.core.blocks import Blocked, Parts
 from glow_dialects.core.builder import Builder
 from glow_dialects.core.graph_op import PureOp, graph_op
 from glow_dialects.core.iteration import Along, Iteration, loops
@@ -41,6 +43,12 @@ class TransposeOp(PureOp):
         shape = shape_of(self.result)
         follows = [Along(self.permutation.index(axis)) for axis in range(len(shape))]
         return Iteration(shape, (loops(len(shape)),), (tuple(follows),))
+
+    def in_blocks(self, form: Blocked, parts: Parts) -> Blocked | None:
+        """Channels moved from first to last or back: the blocked value stands for both."""
+        axes = tuple(range(form.rank))
+        turned = (0, axes[-1], *axes[1:-1]) if form.last else (0, *axes[2:], 1)
+        return replace(form, last=not form.last) if tuple(self.permutation) == turned else None
 
     def gradient(self, grads: Sequence[SSAValue | None], b: Builder) -> Sequence[SSAValue | None]:
         return [b(TransposeOp(grads[0], permutation=inverse(self.permutation)))]

@@ -51,7 +51,8 @@ LEFT_OUT = {
     *("glow-apply-profile", "glow-convert-floats", "glow-differentiate", "glow-fold-conversions"),
     *("glow-freeze-placeholders", "glow-instrument", "glow-make-trainable", "glow-outline-control"),
     *("glow-partition", "glow-quantize", "glow-quantize-dynamic", "glow-quantize-weights", "glow-rebatch"),
-    *("glow-legalize", "glow-declare-memories", "glow-hide-latency", "glow-irgen", "glow-plan-memory"),
+    *("glow-legalize", "glow-layout", "glow-declare-memories", "glow-hide-latency", "glow-irgen"),
+    "glow-plan-memory",
     "convert-glow-instr-to-llvm",
 }
 BATCH = 100

@@ -10,10 +10,10 @@ from epilogues import chain
 from xdsl.ir import Block
 
 from glow_backends.cpu.emit.filters import pack_filter
-from glow_backends.cpu.emit.packing import block_channels, unblock_channels
 from glow_backends.cpu.ops import training as blocked
 from glow_backends.cpu.ops.fused_body import BodyBuilder, body_of
 from glow_backends.cpu.ops.layers import ConvOp as BlockedConvOp
+from glow_dialects.core.blocks import block_channels, unblock_channels
 from glow_dialects.core.graph_op import GraphOp
 from glow_dialects.core.types import Array, tensor, tensor_of
 from glow_dialects.ops.avg_pool import AvgPoolBackwardOp

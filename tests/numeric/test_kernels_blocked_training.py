@@ -12,7 +12,6 @@ from kernel_runner import CPU, run_kernel
 
 from glow_backends.cpu.emit.epilogue import Epilogue
 from glow_backends.cpu.emit.filters import FilterPackSpec, pack_filter, plain_filter
-from glow_backends.cpu.emit.packing import block_channels, unblock_channels
 from glow_backends.cpu.kernels.conv.conv_direct import emit_conv_direct, pack_conv
 from glow_backends.cpu.kernels.conv.conv_plan import plan_conv
 from glow_backends.cpu.kernels.conv.conv_spec import DirectConvSpec
@@ -37,6 +36,7 @@ from glow_backends.cpu.kernels.norm.batch_norm_blocked import BlockedNormSpec, e
 from glow_backends.cpu.kernels.pool.pool_backward import PoolBackwardSpec
 from glow_backends.cpu.kernels.pool.pool_backward_blocked import emit_pool_backward_blocked
 from glow_backends.cpu.target import named
+from glow_dialects.core.blocks import block_channels, unblock_channels
 
 pytestmark = pytest.mark.slow
 

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from kernel_runner import run_kernel
 
-from glow_backends.cpu.emit.packing import block_channels, unblock_channels
 from glow_backends.cpu.kernels.data.blocking import BlockingSpec, blocking_shapes, emit_blocking
 from glow_backends.cpu.target import host
+from glow_dialects.core.blocks import block_channels, unblock_channels
 
 SPECS = {
     "whole": BlockingSpec(2, 32, 64),

@@ -9,7 +9,6 @@ import pytest
 from epilogues import chain, residual_clip
 
 from glow_backends.cpu.emit.epilogue import Epilogue
-from glow_backends.cpu.emit.packing import block_channels, unblock_channels
 from glow_backends.cpu.kernels.conv.blocked_conv import pack_bias
 from glow_backends.cpu.kernels.conv.conv_direct import (
     DirectConvSpec,
@@ -40,6 +39,7 @@ from glow_backends.cpu.kernels.conv.winograd_plan import (
 )
 from glow_backends.cpu.standalone import StandaloneKernel, aligned
 from glow_backends.cpu.target import host, named
+from glow_dialects.core.blocks import block_channels, unblock_channels
 
 pytestmark = pytest.mark.slow
 

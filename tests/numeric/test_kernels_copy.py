@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kernel_runner import run_kernel
 
-from glow_backends.cpu.emit.packing import block_channels, unblock_channels
 from glow_backends.cpu.kernels.data import layouts
 from glow_backends.cpu.kernels.data.channels import PermuteChannelsSpec, emit_permute_channels
 from glow_backends.cpu.kernels.data.copy import CopySpec, emit_copy
 from glow_backends.cpu.kernels.data.interleave import InterleaveSpec, emit_interleave
+from glow_dialects.core.blocks import block_channels, unblock_channels
 
 RNG = np.random.default_rng(3)
 TYPES = {1: np.uint8, 2: np.uint16, 4: np.float32, 8: np.float64}

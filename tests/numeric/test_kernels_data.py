@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from kernel_runner import run_kernel
 
-from glow_backends.cpu.emit.packing import block_channels, unblock_channels
 from glow_backends.cpu.kernels.norm.lrn_blocked import BlockedLrnSpec, emit_lrn_blocked
 from glow_backends.cpu.kernels.norm.normalize import (
     BatchNormSpec,
@@ -27,6 +26,7 @@ from glow_backends.cpu.kernels.norm.normalize import (
 from glow_backends.cpu.kernels.norm.softmax import SoftmaxSpec, emit_softmax
 from glow_backends.cpu.kernels.reduction.arg_reduce import ArgReduceSpec, emit_arg_reduce
 from glow_backends.cpu.kernels.reduction.reduce import ReduceSpec, emit_reduce
+from glow_dialects.core.blocks import block_channels, unblock_channels
 
 RNG = np.random.default_rng(11)
 NUMPY: dict[str, Any] = {

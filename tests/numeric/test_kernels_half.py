@@ -13,7 +13,6 @@ from epilogues import chain
 
 from glow_backends.cpu.calls import Emitter
 from glow_backends.cpu.emit.epilogue import Epilogue
-from glow_backends.cpu.emit.packing import block_channels, unblock_channels
 from glow_backends.cpu.kernels.conv.blocked_conv import pack_bias
 from glow_backends.cpu.kernels.conv.conv_direct import emit_conv_direct, pack_conv
 from glow_backends.cpu.kernels.conv.conv_half import emit_conv_half, pack_half_conv
@@ -24,6 +23,7 @@ from glow_backends.cpu.kernels.conv.winograd_plan import WinogradSpec, pack_wino
 from glow_backends.cpu.kernels.gemm.gemm_half import HalfGemmSpec, emit_gemm_half, pack_half_gemm
 from glow_backends.cpu.standalone import StandaloneKernel, aligned
 from glow_backends.cpu.target import CpuTarget, host
+from glow_dialects.core.blocks import block_channels, unblock_channels
 from glow_dialects.core.types import Array
 from glow_dialects.ops.windows import convolve
 

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from glow_backends.cpu.emit.integer import Requantize, Residual
-from glow_backends.cpu.emit.packing import block_channels, blocked_shape, pad_to, unblock_channels
 from glow_backends.cpu.kernels.conv.conv_int8 import (
     Int8ConvSpec,
     emit_conv_int8,
@@ -25,6 +24,7 @@ from glow_backends.cpu.kernels.gemm.gemm_int8_stack import (
 )
 from glow_backends.cpu.standalone import StandaloneKernel, aligned
 from glow_backends.cpu.target import CpuTarget, host, named
+from glow_dialects.core.blocks import block_channels, blocked_shape, pad_to, unblock_channels
 from glow_dialects.ops.windows import convolve
 
 SPECS = {

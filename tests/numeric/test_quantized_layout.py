@@ -10,6 +10,7 @@ from graph_runner import Graph
 
 import glow_compiler as glow
 from glow_dialects.core.types import QuantizedArray, UniformQuantizedType, shape_of, tensor
+from glow_dialects.ops.arithmetic import MaxOp
 from glow_dialects.ops.concat import ConcatOp
 from glow_dialects.ops.lookup import LookupOp
 from glow_dialects.ops.quantized_arithmetic import QuantizedAddOp
@@ -206,3 +207,15 @@ def test_maximum_of_bytes_joins(everything: bool) -> None:
     want = glow.compile(module, backend="interpreter").run(data[0])["y"]
     have = glow.compile(module).run(data[0])["y"]
     np.testing.assert_allclose(have, want, atol=0.02 * np.abs(want).max())
+
+
+@pytest.mark.parametrize("shape", [(1, 1, 7, 7), (1, 1, 1, 1), (1, 32, 1, 1), (1, 32, 7, 7)])
+def test_bytes_that_broadcast(shape: tuple[int, ...]) -> None:
+    """The larger of two bytes, where one of the operands has one channel for all, or one pixel."""
+    g, weights = Graph(), UniformQuantizedType.of(8, 0.01, 0)
+    w, window = g.constant(stored(weights, 32, 16, 1, 1)), {"strides": (1, 1), "dilations": (1, 1)}
+    y = QuantizedConvOp(
+        g.input(stored(X, 1, 16, 7, 7)), w, None, results=tensor((1, 32, 7, 7), X), pads=(0,) * 4, **window
+    )
+    g.save(g.b(MaxOp(g.b(y), g.input(stored(X, *shape)))))
+    agree(g)

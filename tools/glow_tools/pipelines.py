@@ -87,10 +87,11 @@ def every_pass() -> dict[str, type[ModulePass]]:
     """Every pass by name, those of the backends included, which are imported for it."""
     from glow_backends.declare_memories import DeclareMemoriesPass
     from glow_backends.hide_latency import HideLatencyPass
+    from glow_backends.layout import LayoutPass
     from glow_backends.legalize import LegalizePass
 
     others = {kind.name: kind for kind in added("glow.passes", _no_pass).values()}
-    own = {kind.name: kind for kind in (LegalizePass, DeclareMemoriesPass, HideLatencyPass)}
+    own = {kind.name: kind for kind in (LegalizePass, LayoutPass, DeclareMemoriesPass, HideLatencyPass)}
     return {**others, **all_passes(), **own, **backend_passes()}
 
 

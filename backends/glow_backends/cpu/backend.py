@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from glow_dialects.core.graph_op import GraphOp
     from glow_dialects.core.times import Times
     from glow_dialects.core.types import Array
+    from glow_passes.graph.layout import BlockedLayout
     from glow_passes.quantize.light_layers import IntegerGains
 
 
@@ -84,6 +85,11 @@ class CpuBackend(Backend):
 
         # Below 400 outputs a channel the transforms of Winograd's tiles cost what they save.
         return IntegerGains(tiled_outputs=400)
+
+    def blocked_layout(self) -> BlockedLayout:
+        from glow_backends.cpu.passes.cpu_layout import CpuLayout
+
+        return CpuLayout(self.target)
 
     def graph_passes(self) -> Sequence[ModulePass]:
         from glow_backends.cpu.passes.cpu_attention import CpuAttentionPass

@@ -1,4 +1,5 @@
 // RUN: glow-opt %s -p 'glow-cpu-layout{cpu=haswell}' --split-input-file | filecheck %s
+// RUN: glow-opt %s -p 'glow-layout{backend=cpu cpu=haswell}' --split-input-file | filecheck %s
 
 // A region of a convolution, a pool and an element-wise operator converts at its borders only.
 // CHECK:       %[[X:.*]] = glow.get @x

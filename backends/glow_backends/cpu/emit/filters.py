@@ -8,8 +8,8 @@ from math import prod
 import numpy as np
 
 from glow_backends.cpu.emit.memory import ceil_div
-from glow_backends.cpu.emit.packing import pad_to
 from glow_backends.cpu.emit.winograd_line import line_filter
+from glow_dialects.core.blocks import pad_to
 from glow_dialects.core.types import Array
 
 FORMS = ("OIHW", "OHWI", "IOHW", "IHWO")

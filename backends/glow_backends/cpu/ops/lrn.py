@@ -8,7 +8,7 @@ from xdsl.ir import Attribute, Block
 from xdsl.irdl import operand_def, result_def
 from xdsl.utils.exceptions import VerifyException
 
-from glow_backends.cpu.emit.packing import block_channels, unblock_channels
+from glow_dialects.core.blocks import block_channels, unblock_channels
 from glow_dialects.core.graph_op import PureOp, graph_op
 from glow_dialects.core.properties import float_prop, int_prop
 from glow_dialects.core.types import Array, Tensor, shape_of, tensor_of

@@ -9,7 +9,7 @@ import numpy as np
 from xdsl.irdl import operand_def, opt_operand_def, opt_prop_def, result_def
 from xdsl.utils.exceptions import VerifyException
 
-from glow_backends.cpu.emit.packing import block_channels, unblock_channels
+from glow_dialects.core.blocks import block_channels, unblock_channels
 from glow_dialects.core.graph_op import PureOp, graph_op
 from glow_dialects.core.properties import int_prop, ints_prop
 from glow_dialects.core.types import Array, Tensor, UniformQuantizedType, element_of, present, shape_of

@@ -21,8 +21,8 @@ from glow_backends.cpu.ops.layers import ConvOp as BlockedConvOp
 from glow_backends.cpu.ops.layers import PlaneConvOp, UnblockOp
 from glow_backends.cpu.passes.cpu_choose import algorithm_cycles
 from glow_backends.cpu.passes.plane_rules import plain_image
-from glow_backends.cpu.passes.regions import Blocked, Region
 from glow_backends.cpu.target import CpuTarget
+from glow_dialects.core.blocks import Blocked
 from glow_dialects.core.types import Array, dtype_of, present, shape_of, tensor
 from glow_dialects.ops.concat import ConcatOp
 from glow_dialects.ops.conv_transpose import ConvTransposeOp
@@ -30,6 +30,7 @@ from glow_dialects.ops.pad import PadOp
 from glow_dialects.ops.reshape import ReshapeOp
 from glow_dialects.ops.slice import SliceOp
 from glow_dialects.ops.transpose import TransposeOp
+from glow_passes.graph.regions import Region
 
 
 @dataclass(frozen=True)

@@ -2,27 +2,67 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import Attribute, Operation, SSAValue
 
-from glow_backends.cpu.passes.layout_rules import RULES, elementwise
-from glow_backends.cpu.passes.quantized_layout import RULES as QUANTIZED_RULES
-from glow_backends.cpu.passes.regions import Region
+from glow_backends.cpu.ops.layers import BlockOp, UnblockOp
+from glow_backends.cpu.passes.layout_rules import RULES
+from glow_backends.cpu.passes.quantized_layout import blocked, unsigned
 from glow_backends.cpu.target import CpuTarget, named
+from glow_dialects.core.blocks import Blocked
 from glow_dialects.core.graph_op import GraphOp
-from glow_dialects.core.types import dtype_of, shape_of
+from glow_dialects.core.types import UniformQuantizedType, dtype_of, element_of, shape_of
 from glow_dialects.ops.concat import ConcatOp
 from glow_dialects.ops.conv import ConvOp
-from glow_dialects.ops.module import FuncOp, functions
+from glow_dialects.ops.quantize import is_byte
 from glow_dialects.ops.resize import ResizeOp
 from glow_passes.contract import GraphPass
-from glow_passes.graph.driver import producer
-from glow_passes.graph.symbols import Symbols
+from glow_passes.graph.layout import propagate
+from glow_passes.graph.regions import BlockedLayout, Region
+
+
+class CpuLayout(BlockedLayout):
+    """A vector's lanes of channels in a block, bytes unsigned."""
+
+    def __init__(self, target: CpuTarget) -> None:
+        super().__init__(target.lanes)
+        self.target = target
+
+    def rule(self, kind: type[GraphOp]) -> Callable[[Any, Region], bool] | None:
+        rule = RULES.get(kind)
+        return None if rule is None else lambda op, region: rule(op, region, self.target)
+
+    def block(self, value: SSAValue, last: bool, region: Region) -> SSAValue:
+        return region.add(BlockOp(value, lanes=self.lanes, layout="NHWC" if last else "NCHW"))
+
+    def unblock(self, value: SSAValue, channels: int, last: bool, region: Region) -> SSAValue:
+        return region.add(UnblockOp(value, channels=channels, layout="NHWC" if last else "NCHW"))
+
+    def stored(self, value: SSAValue) -> Attribute:
+        kind = element_of(value)
+        return unsigned(kind) if isinstance(kind, UniformQuantizedType) and is_byte(value) else kind
+
+    def form(self, value: SSAValue, last: bool, region: Region) -> Blocked | None:
+        return blocked(value, region, last) if is_byte(value) else region.blocked(value, last)
+
+    def wanted(self, op: Operation) -> Sequence[SSAValue]:
+        """What a convolution of one group reads."""
+        return [op.input] if isinstance(op, ConvOp) and op.layout == "NCHW" and op.group == 1 else []
+
+    def early(self, op: GraphOp) -> bool:
+        """Joins of whole blocks of channels, and interpolations: operands are no larger than they are."""
+        shape = shape_of(op.results[0])
+        if len(shape) != 4 or dtype_of(op.results[0].type) != np.float32:
+            return False
+        if isinstance(op, ConcatOp):
+            return op.axis == 1 and all(shape_of(v)[1] % self.lanes == 0 for v in op.inputs)
+        return isinstance(op, ResizeOp) and shape[1] >= self.lanes
 
 
 @dataclass(frozen=True)
@@ -41,56 +81,4 @@ class CpuLayoutPass(GraphPass):
     cpu: str = "host"
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
-        target = named(self.cpu)
-        symbols = Symbols(op)
-        for function in functions(op):
-            assign(function, symbols, target)
-        symbols.sweep()
-
-
-def assign(function: FuncOp, symbols: Symbols, target: CpuTarget) -> None:
-    """Rewrite one function."""
-    region = Region(function, symbols, target.lanes)
-    region.early = read_in_blocks(function, target.lanes)
-    converted: list[Operation] = []
-    for op in list(function.body.block.ops):
-        region.start(op)
-        if isinstance(op, GraphOp) and _convert(op, region, target):
-            converted.append(op)
-            continue
-        for index, operand in enumerate(op.operands):
-            plain = region.plain(operand)
-            if plain is not operand:
-                op.operands[index] = plain
-    for op in reversed(converted):
-        op.detach()
-        op.erase()
-
-
-def read_in_blocks(function: FuncOp, lanes: int) -> set[Operation]:
-    """Joins along channels and interpolations that one convolution reads, or others of them on its way."""
-    in_blocks: set[Operation] = set()
-    for op in reversed(list(function.body.block.ops)):
-        values: Sequence[SSAValue] = []
-        if isinstance(op, ConvOp) and op.layout == "NCHW" and op.group == 1:
-            values = [op.input]
-        elif isinstance(op, ConcatOp) and op in in_blocks:
-            values = op.inputs
-        elif isinstance(op, ResizeOp) and op in in_blocks:
-            values = [op.input]
-        for value in values:
-            join, resize = producer(value, ConcatOp, single=True), producer(value, ResizeOp, single=True)
-            if len(shape_of(value)) != 4 or dtype_of(value.type) != np.float32:
-                continue
-            if join is not None and join.axis == 1:
-                in_blocks |= {join} if all(shape_of(v)[1] % lanes == 0 for v in join.inputs) else set()
-            elif resize is not None and shape_of(value)[1] >= lanes:
-                in_blocks.add(resize)
-    return in_blocks
-
-
-def _convert(op: GraphOp, region: Region, target: CpuTarget) -> bool:
-    rule = RULES.get(type(op)) or QUANTIZED_RULES.get(type(op))
-    if rule is None:
-        rule = elementwise if op.DATA_PARALLEL else None
-    return rule is not None and rule(op, region, target)
+        propagate(op, CpuLayout(named(self.cpu)))

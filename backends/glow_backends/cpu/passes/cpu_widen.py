@@ -20,37 +20,29 @@ from xdsl.dialects.builtin import BFloat16Type, Float16Type, ModuleOp, f32
 from xdsl.ir import Attribute, SSAValue
 
 from glow_backends.cpu.calls import dtype_name
-from glow_backends.cpu.passes.layout_rules import computes_conv
+from glow_backends.cpu.passes.layout_rules import computes_conv, keeps_blocks, starts_blocks
 from glow_backends.cpu.target import CpuTarget, named
 from glow_dialects.core.graph_op import GraphOp
 from glow_dialects.core.types import element_of, shape_of, tensor
-from glow_dialects.ops.avg_pool import AvgPoolOp
-from glow_dialects.ops.batch_norm import BatchNormOp
 from glow_dialects.ops.cast import CastOp
 from glow_dialects.ops.conv import ConvOp
-from glow_dialects.ops.conv_transpose import ConvTransposeOp
-from glow_dialects.ops.elementwise import BinaryOp, UnaryOp
 from glow_dialects.ops.fully_connected import FullyConnectedOp
 from glow_dialects.ops.matmul import BatchMatmulOp, MatmulOp
-from glow_dialects.ops.max_pool import MaxPoolOp
 from glow_dialects.ops.scatter_elements import ScatterElementsOp
 from glow_dialects.ops.scatter_nd import ScatterNdOp
 from glow_passes.contract import GraphPass
 from glow_passes.graph.driver import Pattern, Rewriter, producer, rewrite
 
-#: Operators whose kernels here write blocks of channels, and those between layers whose kernels keep them.
-BLOCKED = (BatchNormOp, ConvOp, ConvTransposeOp)
-BETWEEN = (AvgPoolOp, BinaryOp, MaxPoolOp, UnaryOp)
 ADDING = (ScatterElementsOp, ScatterNdOp)
 """With a reduction, these have f32 kernels only."""
 
 
 def _is_layer(kind: type[GraphOp]) -> bool:
-    return kind.LAYER or issubclass(kind, BLOCKED)
+    return kind.LAYER or starts_blocks(kind)
 
 
 def _is_widened(kind: type[GraphOp]) -> bool:
-    return _is_layer(kind) or issubclass(kind, (*BETWEEN, *ADDING))
+    return _is_layer(kind) or keeps_blocks(kind) or issubclass(kind, ADDING)
 
 
 def _is_narrow(value: SSAValue) -> bool:
@@ -65,7 +57,7 @@ def computes(op: Any, r: Rewriter, target: CpuTarget) -> bool:
     """Whether the target has kernels for an operator on 16-bit floats."""
     if not target.computes(dtype_name(op.results[0])):
         return False
-    if isinstance(op, BETWEEN):
+    if keeps_blocks(type(op)):
         return True
     if not isinstance(op, ConvOp | FullyConnectedOp | MatmulOp | BatchMatmulOp):
         return False
@@ -114,9 +106,11 @@ def _follows_convolution(value: SSAValue) -> bool:
     ahead = [value]
     while ahead:
         owner = ahead.pop().owner
-        if isinstance(owner, BLOCKED):
+        if not isinstance(owner, GraphOp):
+            continue
+        if starts_blocks(type(owner)):
             return True
-        if isinstance(owner, BETWEEN):
+        if keeps_blocks(type(owner)):
             following = [v for v in owner.operands if v not in seen]
             seen.update(following)
             ahead += following

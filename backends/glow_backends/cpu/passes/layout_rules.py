@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from math import prod
 from typing import Any
 
 import numpy as np
 from xdsl.dialects.builtin import f32
-from xdsl.ir import Attribute, SSAValue
+from xdsl.ir import SSAValue
 
 from glow_backends.cpu.calls import dtype_name
 from glow_backends.cpu.emit.windows import pads_of_two, pair
@@ -26,9 +25,7 @@ from glow_backends.cpu.ops.layers import PoolOp
 from glow_backends.cpu.passes.adjoint_rules import conv_transpose
 from glow_backends.cpu.passes.norm_rules import lrn
 from glow_backends.cpu.passes.plane_rules import few_channels, plane_conv
-from glow_backends.cpu.passes.quantized_layout import blocked as blocked_bytes
-from glow_backends.cpu.passes.quantized_layout import unsigned
-from glow_backends.cpu.passes.regions import Blocked, Region
+from glow_backends.cpu.passes.quantized_layout import RULES as QUANTIZED_RULES
 from glow_backends.cpu.passes.training_rules import (
     batch_norm_backward,
     batch_norm_train,
@@ -40,25 +37,23 @@ from glow_backends.cpu.passes.training_rules import (
 )
 from glow_backends.cpu.passes.volume_rules import volume_conv, volume_transpose
 from glow_backends.cpu.target import CpuTarget
+from glow_dialects.core.blocks import Blocked
 from glow_dialects.core.graph_op import GraphOp
-from glow_dialects.core.types import UniformQuantizedType, element_of, present, shape_of, tensor
+from glow_dialects.core.types import element_of, present, shape_of, tensor
 from glow_dialects.ops.arithmetic import AddOp, MulOp
 from glow_dialects.ops.avg_pool import AvgPoolBackwardOp, AvgPoolOp
 from glow_dialects.ops.batch_norm import BatchNormBackwardOp, BatchNormOp, BatchNormTrainOp
 from glow_dialects.ops.cast import CastOp
-from glow_dialects.ops.concat import ConcatOp
 from glow_dialects.ops.conv import ConvOp
 from glow_dialects.ops.conv_backward_weights import ConvBackwardWeightsOp
 from glow_dialects.ops.conv_transpose import ConvTransposeOp
+from glow_dialects.ops.elementwise import BinaryOp, UnaryOp
 from glow_dialects.ops.lrn import LrnOp
 from glow_dialects.ops.max_pool import MaxPoolBackwardOp, MaxPoolOp
-from glow_dialects.ops.pad import PadOp
-from glow_dialects.ops.quantize import is_byte
 from glow_dialects.ops.reduce import ReduceMaxOp, ReduceMeanOp, ReduceSumOp
 from glow_dialects.ops.reshape import ReshapeOp
-from glow_dialects.ops.resize import ResizeOp
 from glow_dialects.ops.slice import SliceOp
-from glow_dialects.ops.transpose import TransposeOp
+from glow_passes.graph.regions import Region
 
 Rule = Callable[[Any, Region, CpuTarget], bool]
 
@@ -193,44 +188,6 @@ def reduction(op: Any, region: Region, target: CpuTarget) -> bool:
     return True
 
 
-def _operand(value: SSAValue, form: Blocked, region: Region) -> SSAValue | None:
-    """An operand on blocks; bytes of the result's shape are stored unsigned there."""
-    if not is_byte(value):
-        return region.operand(value, form)
-    part = blocked_bytes(value, region, form.last)
-    return None if part is None else part.value
-
-
-def _stored(value: SSAValue) -> Attribute:
-    """The element type of a result on blocks."""
-    kind = element_of(value)
-    return unsigned(kind) if isinstance(kind, UniformQuantizedType) and is_byte(value) else kind
-
-
-def elementwise(op: GraphOp, region: Region, target: CpuTarget) -> bool:
-    """An element-wise operator with a blocked operand of the result's shape."""
-    shapes = {shape_of(r) for r in op.results}
-    if len(shapes) != 1 or op.predicate is not None:
-        return False
-    shape = shapes.pop()
-    forms = [region.known[v] for v in op.operands if v in region.known and shape_of(v) == shape]
-    if not forms:
-        return False
-    operands = [_operand(v, forms[0], region) for v in op.operands]
-    if any(o is None for o in operands):
-        return False
-    wide = shape_of(forms[0].value)
-    new = type(op).create(
-        operands=[o for o in operands if o is not None],
-        properties=dict(op.properties),
-        result_types=[tensor(wide, _stored(r)) for r in op.results],
-    )
-    region.builder.insert(new)
-    for result, value in zip(op.results, new.results, strict=True):
-        region.remember(result, replace(forms[0], value=value))
-    return True
-
-
 def adjoint(op: ConvTransposeOp, region: Region, target: CpuTarget) -> bool:
     """A transposed convolution of one to three spatial axes."""
     if len(shape_of(op.input)) == 5:
@@ -259,116 +216,8 @@ def batch_norm(op: BatchNormOp, region: Region, target: CpuTarget) -> bool:
     return True
 
 
-def concat(op: ConcatOp, region: Region, target: CpuTarget) -> bool:
-    """Parts joined along channels in whole blocks, or along another axis."""
-    forms = [region.known.get(v) for v in op.inputs]
-    first = next((f for f in forms if f is not None), None)
-    if first is None and op in region.early:
-        first = region.blocked(op.inputs[0], last=False)
-    if first is None or any(f and (f.last, f.rank) != (first.last, first.rank) for f in forms):
-        return False
-    axis = op.axis
-    counts = [shape_of(v)[first.axis] for v in op.inputs]
-    if axis == first.axis and any(c % region.lanes for c in counts[:-1]):
-        return False
-    if is_byte(op.result):  # stored as unsigned bytes on blocks, whatever made them
-        parts = [blocked_bytes(v, region, first.last) for v in op.inputs]
-    else:
-        parts = [region.blocked(v, first.last) for v in op.inputs]
-    if any(p is None for p in parts):
-        return False
-    order = first.over_blocks(range(first.rank), first.axis, -1, -2)
-    new = ConcatOp([p.value for p in parts if p], axis=order.index(axis))
-    channels = sum(counts) if axis == first.axis else first.channels
-    region.remember(op.result, replace(first, value=region.add(new), channels=channels))
-    return True
-
-
-def cut(op: SliceOp, region: Region, target: CpuTarget) -> bool:
-    """A slice that takes whole blocks of channels."""
-    form = region.known.get(op.input)
-    if form is None:
-        return False
-    (starts, ends, steps), lanes = op.bounds(), region.lanes
-    low, high, step = (v[form.axis] for v in (starts, ends, steps))
-    if step != 1 or low % lanes or (high % lanes and high != form.channels) or high <= low:
-        return False
-    new = SliceOp(
-        form.value,
-        starts=form.over_blocks(starts, low // lanes, 0, 0),
-        ends=form.over_blocks(ends, -(-high // lanes), lanes, 1),
-        steps=form.over_blocks(steps, 1, 1, 1),
-    )
-    region.remember(op.result, replace(form, value=region.add(new), channels=high - low))
-    return True
-
-
-def pad(op: PadOp, region: Region, target: CpuTarget) -> bool:
-    """Padding of anything but channels."""
-    form = region.known.get(op.input)
-    if form is None or op.begins()[form.axis] or op.ends()[form.axis]:
-        return False
-    pads = (*form.over_blocks(op.begins(), 0, 0, 0), *form.over_blocks(op.ends(), 0, 0, 0))
-    new = PadOp(form.value, pads=pads, mode=op.mode, value=op.value)
-    region.remember(op.result, replace(form, value=region.add(new)))
-    return True
-
-
-def transpose(op: TransposeOp, region: Region, target: CpuTarget) -> bool:
-    """Channels moved from first to last or back: the blocked value stands for both."""
-    form = region.known.get(op.input)
-    if form is None:
-        return False
-    axes = tuple(range(form.rank))
-    to_last = (0, *axes[2:], 1)
-    to_first = (0, axes[-1], *axes[1:-1])
-    if tuple(op.permutation) != (to_first if form.last else to_last):
-        return False
-    region.remember(op.result, replace(form, last=not form.last))
-    return True
-
-
-def reshape(op: ReshapeOp, region: Region, target: CpuTarget) -> bool:
-    """Spatial axes merged, or one of size 1 added or dropped."""
-    form = region.known.get(op.input)
-    shape = shape_of(op.result)
-    if form is None or len(shape) not in (3, 4):
-        return False
-    axis = len(shape) - 1 if form.last else 1
-    if shape[0] != shape_of(form.value)[0] or shape[axis] != form.channels:
-        return False
-    result = replace(form, rank=len(shape))
-    _, blocks, height, width, lanes = shape_of(form.value)
-    wide = result.over_blocks(shape, blocks, lanes, 1)
-    if prod(wide[2:4]) != height * width:
-        return False
-    value = form.value
-    if wide != shape_of(value):
-        value = region.add(ReshapeOp(value, results=tensor(wide, element_of(value))))
-    region.remember(op.result, replace(result, value=value))
-    return True
-
-
-def resize(op: ResizeOp, region: Region, target: CpuTarget) -> bool:
-    """Interpolation of anything but channels."""
-    form = region.known.get(op.input)
-    if op.coordinate_transformation_mode == "tf_crop_and_resize":
-        return False
-    if form is None and op in region.early:
-        form = region.blocked(op.input, last=False)
-    if form is None:
-        return False
-    sizes, scales = op.sizes, op.scales
-    if sizes[form.axis] != form.channels or (scales and scales[form.axis] != 1):
-        return False
-    known: dict[str, Any] = {n: a for n, a in op.properties.items() if n != "roi"}
-    known["sizes"] = form.over_blocks(sizes, shape_of(form.value)[1], region.lanes, 1)
-    known["scales"] = form.over_blocks(scales, 1, 1, 1) if scales else ()
-    region.remember(op.result, replace(form, value=region.add(ResizeOp(form.value, **known))))
-    return True
-
-
 RULES: dict[type[GraphOp], Rule] = {
+    **QUANTIZED_RULES,
     ConvOp: conv,
     ConvBackwardWeightsOp: conv_weights,
     ConvTransposeOp: adjoint,
@@ -383,10 +232,17 @@ RULES: dict[type[GraphOp], Rule] = {
     BatchNormTrainOp: batch_norm_train,
     BatchNormBackwardOp: batch_norm_backward,
     LrnOp: lrn,
-    ConcatOp: concat,
-    SliceOp: cut,
-    PadOp: pad,
-    TransposeOp: transpose,
-    ReshapeOp: reshape,
-    ResizeOp: resize,
 }
+
+#: The rules whose result is in blocks, whatever the operands are.
+STARTS: tuple[Rule, ...] = (conv, adjoint, batch_norm)
+
+
+def starts_blocks(kind: type[GraphOp]) -> bool:
+    """Whether kernels of a class of operators write blocks of channels."""
+    return RULES.get(kind) in STARTS
+
+
+def keeps_blocks(kind: type[GraphOp]) -> bool:
+    """Whether kernels of a class between layers read blocks and write such: element-wise ones and pools."""
+    return issubclass(kind, BinaryOp | UnaryOp) or RULES.get(kind) is pool

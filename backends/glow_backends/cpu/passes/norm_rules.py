@@ -7,10 +7,10 @@ from dataclasses import replace
 import numpy as np
 
 from glow_backends.cpu.ops.lrn import BlockedLrnOp
-from glow_backends.cpu.passes.regions import Region
 from glow_backends.cpu.target import CpuTarget
 from glow_dialects.core.types import dtype_of
 from glow_dialects.ops.lrn import LrnOp
+from glow_passes.graph.regions import Region
 
 
 def lrn(op: LrnOp, region: Region, target: CpuTarget) -> bool:

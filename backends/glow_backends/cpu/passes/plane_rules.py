@@ -10,14 +10,15 @@ from xdsl.ir import SSAValue
 from glow_backends.cpu.kernels.conv.conv_plane import PlaneConvSpec, supports_plane
 from glow_backends.cpu.kernels.conv.conv_spec import DirectConvSpec
 from glow_backends.cpu.ops.layers import PlaneConvOp
-from glow_backends.cpu.passes.regions import Blocked, Region
 from glow_backends.cpu.target import CpuTarget
+from glow_dialects.core.blocks import Blocked
 from glow_dialects.core.types import Array, element_of, present, shape_of, tensor
 from glow_dialects.ops.conv import ConvOp
 from glow_dialects.ops.pad import PadOp
 from glow_dialects.ops.reshape import ReshapeOp
 from glow_dialects.ops.slice import SliceOp
 from glow_dialects.ops.transpose import TransposeOp
+from glow_passes.graph.regions import Region
 
 
 def few_channels(spec: DirectConvSpec, target: CpuTarget) -> bool:

@@ -20,9 +20,9 @@ from glow_backends.cpu.ops.layers import ConvOp as FloatConvOp
 from glow_backends.cpu.ops.quantized import PairsConvOp
 from glow_backends.cpu.ops.quantized import QuantizedConvOp as BlockedConvOp
 from glow_backends.cpu.ops.stack import StackOp
-from glow_backends.cpu.passes.regions import Blocked, Region
 from glow_backends.cpu.quantized_steps import Steps, finish
 from glow_backends.cpu.target import CpuTarget
+from glow_dialects.core.blocks import Blocked
 from glow_dialects.core.graph_op import GraphOp
 from glow_dialects.core.types import UniformQuantizedType, element_of, present, shape_of, tensor
 from glow_dialects.ops.bit_cast import BitCastOp
@@ -35,6 +35,7 @@ from glow_dialects.ops.quantized_conv import QuantizedConvOp
 from glow_dialects.ops.reduce import ReduceSumOp
 from glow_dialects.ops.requantize import NO_HIGH, NO_LOW, scale_of, zero_of
 from glow_dialects.ops.windows import window_counts
+from glow_passes.graph.regions import Region
 
 Rule = Callable[[Any, Region, CpuTarget], bool]
 

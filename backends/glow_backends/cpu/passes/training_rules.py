@@ -14,8 +14,8 @@ from glow_backends.cpu.kernels.pool.pool_backward import PoolBackwardSpec
 from glow_backends.cpu.kernels.pool.pool_backward_blocked import supports_pool_backward_blocked
 from glow_backends.cpu.ops import training as blocked
 from glow_backends.cpu.ops.layers import ConvOp as BlockedConvOp
-from glow_backends.cpu.passes.regions import Blocked, Region
 from glow_backends.cpu.target import CpuTarget
+from glow_dialects.core.blocks import Blocked
 from glow_dialects.core.types import dtype_of, element_of, present, shape_of, tensor
 from glow_dialects.ops.avg_pool import AvgPoolBackwardOp
 from glow_dialects.ops.batch_norm import BatchNormBackwardOp, BatchNormTrainOp
@@ -31,6 +31,7 @@ from glow_dialects.ops.reshape import ReshapeOp
 from glow_dialects.ops.slice import SliceOp
 from glow_dialects.ops.splat import SplatOp
 from glow_dialects.ops.transpose import TransposeOp
+from glow_passes.graph.regions import Region
 
 
 def _fits(

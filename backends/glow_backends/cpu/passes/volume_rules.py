@@ -14,7 +14,6 @@ from glow_backends.cpu.ops.fused_body import BodyBuilder
 from glow_backends.cpu.ops.layers import BlockOp, UnblockOp
 from glow_backends.cpu.ops.layers import ConvOp as BlockedConvOp
 from glow_backends.cpu.passes.adjoint_rules import Axis, conv_transpose
-from glow_backends.cpu.passes.regions import Region
 from glow_backends.cpu.target import CpuTarget
 from glow_dialects.core.types import Array, dtype_of, present, shape_of
 from glow_dialects.ops.arithmetic import AddOp
@@ -25,6 +24,7 @@ from glow_dialects.ops.pad import PadOp
 from glow_dialects.ops.reshape import ReshapeOp
 from glow_dialects.ops.slice import SliceOp
 from glow_dialects.ops.transpose import TransposeOp
+from glow_passes.graph.regions import Region
 
 
 def volume_conv(op: ConvOp, region: Region, target: CpuTarget) -> bool:

@@ -20,7 +20,6 @@ from llvmlite import ir
 from glow_backends.cpu.calls import CallContext
 from glow_backends.cpu.emit.builder import I64, KernelBuilder
 from glow_backends.cpu.emit.memory import Index, ceil_div, maximum, minimum, split_index, table
-from glow_backends.cpu.emit.packing import pad_to
 from glow_backends.cpu.emit.register_blocks import (
     NEAR,
     Dot,
@@ -42,6 +41,7 @@ from glow_backends.cpu.kernels.conv.conv_spec import (
 )
 from glow_backends.cpu.ops.layers import ConvOp
 from glow_backends.cpu.target import CpuTarget
+from glow_dialects.core.blocks import pad_to
 from glow_dialects.core.extent import Extent
 from glow_dialects.core.types import Array
 

@@ -19,7 +19,6 @@ from glow_backends.cpu.calls import CallContext
 from glow_backends.cpu.emit import values
 from glow_backends.cpu.emit.builder import KernelBuilder
 from glow_backends.cpu.emit.memory import Index, ceil_div, minimum, split_index
-from glow_backends.cpu.emit.packing import pad_to
 from glow_backends.cpu.emit.register_blocks import Output
 from glow_backends.cpu.emit.tile_runs import TileRun, columns_inside, tile_runs
 from glow_backends.cpu.kernels.conv.blocked_conv import BlockedConv, direct_cycles
@@ -30,6 +29,7 @@ from glow_backends.cpu.kernels.conv.conv_spec import (
 )
 from glow_backends.cpu.ops.layers import ConvOp
 from glow_backends.cpu.target import CpuTarget
+from glow_dialects.core.blocks import pad_to
 from glow_dialects.core.estimates import estimate
 from glow_dialects.core.extent import Extent
 from glow_dialects.core.types import Array

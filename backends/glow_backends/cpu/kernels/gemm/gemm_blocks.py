@@ -18,7 +18,7 @@ from glow_backends.cpu.emit.builder import F32, I8, I32, KernelBuilder
 from glow_backends.cpu.emit.epilogue import Epilogue
 from glow_backends.cpu.emit.line_builder import vector
 from glow_backends.cpu.emit.memory import Index, ceil_div, minimum, split_index
-from glow_backends.cpu.emit.packing import pack_panels, pad_to
+from glow_backends.cpu.emit.packing import pack_panels
 from glow_backends.cpu.emit.register_blocks import (
     Block,
     Loop,
@@ -32,6 +32,7 @@ from glow_backends.cpu.kernel import Kernel, inplace
 from glow_backends.cpu.ops.block_gemm import BlockGemmOp
 from glow_backends.cpu.ops.fused_body import program_of
 from glow_backends.cpu.target import CpuTarget
+from glow_dialects.core.blocks import pad_to
 from glow_dialects.core.graph_op import GraphOp
 from glow_dialects.core.types import Array, present
 from glow_dialects.ops.dequantize_blocks import DequantizeBlocksOp, unpack

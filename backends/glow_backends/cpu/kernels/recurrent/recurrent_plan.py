@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from glow_backends.cpu.emit import values
-from glow_backends.cpu.emit.packing import pad_to
 from glow_backends.cpu.target import CpuTarget
+from glow_dialects.core.blocks import pad_to
 from glow_dialects.core.estimates import usually
 from glow_dialects.core.extent import Extent
 

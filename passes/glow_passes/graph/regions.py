@@ -1,66 +1,86 @@
-"""Region: the blocked values of a graph, while layout assignment walks a function.
-
-A blocked value is N x C/c x H x W x c. It stands for a plain value of rank 4 (N C H W, or N H W C
-where its channel axis is last) or of rank 3 (H is 1).
-"""
+"""Region: the blocked values of a graph, while layout assignment walks a function."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TypeVar
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 from xdsl.ir import Attribute, Operation, SSAValue
 
-from glow_backends.cpu.emit.packing import block_channels
-from glow_backends.cpu.ops.layers import BlockOp, UnblockOp
+from glow_dialects.core.blocks import Blocked, block_channels
 from glow_dialects.core.builder import Builder
 from glow_dialects.core.graph_op import GraphOp
 from glow_dialects.core.types import Array, dtype_of, element_of, shape_of, tensor
 from glow_dialects.ops.literal import LiteralOp
 from glow_dialects.ops.module import ConstantOp, FuncOp, GetOp
+from glow_dialects.ops.pad import PadOp
 from glow_dialects.ops.quantize import RescaleOp
 from glow_dialects.ops.reshape import ReshapeOp
+from glow_dialects.ops.slice import SliceOp
 from glow_dialects.ops.splat import SplatOp
 from glow_dialects.ops.transpose import TransposeOp
 from glow_passes.graph.driver import producer
 from glow_passes.graph.symbols import Symbols
 
-N = TypeVar("N", int, float)
-_BLOCKED = ("float32", "float16", "bfloat16", "int8", "uint8", "int16", "uint16")
-"""Elements that are blocked."""
 
+class BlockedLayout:
+    """What a target says of values whose channels lie in blocks of `lanes`; see `propagate`.
 
-@dataclass(frozen=True)
-class Blocked:
-    """A blocked value and the plain form it stands for: rank 3 or 4, channels at 1 or last."""
+    Operators with a blocked form of the target's own have a rule; element-wise ones, and those that say
+    what they are `in_blocks`, need none.
+    """
 
-    value: SSAValue
-    channels: int
-    rank: int
-    last: bool
+    #: Elements that are blocked, by the names of their NumPy types.
+    ELEMENTS: tuple[str, ...] = ("float32", "float16", "bfloat16", "int8", "uint8", "int16", "uint16")
 
-    @property
-    def axis(self) -> int:
-        """Position of the channels in the plain form."""
-        return self.rank - 1 if self.last else 1
+    def __init__(self, lanes: int) -> None:
+        self.lanes = lanes
 
-    @property
-    def spatial(self) -> tuple[int, ...]:
-        """Positions of the spatial axes in the plain form."""
-        return tuple(a for a in range(1, self.rank) if a != self.axis)
+    def rule(self, kind: type[GraphOp]) -> Callable[[Any, Region], bool] | None:
+        """How nodes of a class are carried over.
 
-    def over_blocks(self, plain: Sequence[N], channel: N, lane: N, height: N) -> tuple[N, ...]:
-        """One entry an axis of the plain form as one an axis of the blocked form.
-
-        `channel` and `lane` are the entries of the axes that replace the channels, `height` that of
-        the axis that a form of rank 3 lacks.
+        A rule returns whether the region remembers another form of the node's results, blocked or plain;
+        where it returns False the node stays as it is, on plain values.
         """
-        spatial = [plain[a] for a in self.spatial]
-        if self.rank == 3:
-            spatial.insert(0, height)
-        return (plain[0], channel, *spatial, lane)
+        return None
+
+    def block(self, value: SSAValue, last: bool, region: Region) -> SSAValue:
+        """A plain value of rank 4, its channels `last` or at 1, in blocks; lanes without a channel are 0."""
+        axis, shape = 3 if last else 1, shape_of(value)
+        if missing := -shape[axis] % self.lanes:
+            pads = tuple(missing if i == 4 + axis else 0 for i in range(8))
+            value = region.add(PadOp(value, pads=pads))
+        blocks = -(-shape[axis] // self.lanes)
+        split = (*shape[:axis], blocks, self.lanes, *shape[axis + 1 :])
+        value = region.add(ReshapeOp.to(value, split))
+        return region.add(TransposeOp(value, permutation=(0, 3, 1, 2, 4) if last else (0, 1, 3, 4, 2)))
+
+    def unblock(self, value: SSAValue, channels: int, last: bool, region: Region) -> SSAValue:
+        """What `block` made of a value of so many channels, plain again."""
+        batch, blocks, *rows, lanes = shape_of(value)
+        value = region.add(TransposeOp(value, permutation=(0, 2, 3, 1, 4) if last else (0, 1, 4, 2, 3)))
+        whole, sizes = (
+            (batch, *rows, count) if last else (batch, count, *rows) for count in (blocks * lanes, channels)
+        )
+        value = region.add(ReshapeOp.to(value, whole))
+        return value if sizes == whole else region.add(SliceOp.window(value, (0,) * 4, sizes))
+
+    def stored(self, value: SSAValue) -> Attribute:
+        """The element type in blocks of what a plain value holds."""
+        return element_of(value)
+
+    def form(self, value: SSAValue, last: bool, region: Region) -> Blocked | None:
+        """The blocked form of a value of rank 3 or 4, of elements as they are stored in blocks."""
+        return region.blocked(value, last)
+
+    def wanted(self, op: Operation) -> Sequence[SSAValue]:
+        """The operands that a node reads in blocks, whatever they are made of: see `early`."""
+        return ()
+
+    def early(self, op: GraphOp) -> bool:
+        """Whether a node that only such nodes read is better blocked before it than behind it."""
+        return False
 
 
 def _channels_last(value: SSAValue) -> SSAValue | None:
@@ -78,11 +98,11 @@ def _channels_last(value: SSAValue) -> SSAValue | None:
 class Region:
     """The values of one function; conversions are inserted before the current operation, once."""
 
-    def __init__(self, function: FuncOp, symbols: Symbols, lanes: int) -> None:
-        self.symbols, self.lanes = symbols, lanes
+    def __init__(self, function: FuncOp, symbols: Symbols, layout: BlockedLayout) -> None:
+        self.symbols, self.layout, self.lanes = symbols, layout, layout.lanes
         self.known: dict[SSAValue, Blocked] = {}
         self.plains: dict[SSAValue, SSAValue] = {}
-        self.early: set[Operation] = set()  # joins and interpolations to be blocked, whatever they read
+        self.early: set[Operation] = set()  # nodes to be blocked, whatever they read
         self.builder = Builder.at_end(function.body.block)
 
     def start(self, op: Operation) -> None:
@@ -139,9 +159,8 @@ class Region:
         _, _, height, width, lanes = shape_of(form.value)
         value = form.value
         if height * width != 1 or form.channels % lanes:
-            layout = "NHWC" if form.last else "NCHW"
-            value = self.add(UnblockOp(value, channels=form.channels, layout=layout))
-        if element_of(value) != element_of(kind):  # bytes are unsigned in blocks
+            value = self.layout.unblock(value, form.channels, form.last, self)
+        if element_of(value) != element_of(kind):  # bytes may be unsigned in blocks
             value = self.add(RescaleOp(value, results=tensor(shape_of(value), element_of(kind))))
         return value if value.type == kind else self.add(ReshapeOp(value, results=kind))
 
@@ -160,7 +179,7 @@ class Region:
             first = first[:, :, None, :] if rank == 3 else first
             name = f"{self.name_of(value)}.blocked"
             form = self.weight(block_channels(first, self.lanes), name, element_of(value))
-        elif dtype_of(value.type).name in _BLOCKED:
+        elif dtype_of(value.type).name in self.layout.ELEMENTS:
             turned = None if last else _channels_last(value)
             wide = self.plain(value if turned is None else turned)
             channels, size = (shape[-1], shape[1:-1]) if last else (shape[1], shape[2:])
@@ -169,7 +188,7 @@ class Region:
             whole = (shape[0], channels, *rows) if first else (shape[0], *rows, channels)
             if shape_of(wide) != whole:
                 wide = self.add(ReshapeOp(wide, results=tensor(whole, element_of(value))))
-            form = self.add(BlockOp(wide, lanes=self.lanes, layout="NCHW" if first else "NHWC"))
+            form = self.layout.block(wide, not first, self)
         else:
             return None
         blocked = Blocked(form, shape[-1] if last else shape[1], rank, last)
