@@ -117,7 +117,7 @@ class _Sequence:
             cost = (sums + moved)[None, :] + (moved - sums)[:, None]  # of blocks [row] to [column] - 1
             fits = forward if place.memory is None else forward & (self.constants <= place.memory)
             worst = np.where(fits, np.maximum(best[:, None], cost), np.inf)
-            worst += 1e-6 * moved[:, None]  # of equals, what moves less
+            worst += 1e-16 * self.crossing[:, None]  # of equals, what moves less
             choices.append(np.argmin(worst, axis=0))
             best = np.min(worst, axis=0)
         if not np.isfinite(best[count]):

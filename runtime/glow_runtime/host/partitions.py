@@ -30,6 +30,7 @@ from glow_passes.pipeline import PassRunner
 from glow_runtime.compile import compile_module
 from glow_runtime.devices.device import Device
 from glow_runtime.devices.function import ChainFunction, DeviceFunction, ProgramFunction
+from glow_runtime.devices.rates import rates_of
 from glow_runtime.lowering import Phases
 
 
@@ -68,8 +69,7 @@ class Room:
     @property
     def place(self) -> Place:
         """What the partitioner must know."""
-        d = self.device
-        return Place(self.name, self.available, d.flops, d.bandwidth, d.link)
+        return Place(self.name, self.available, *rates_of(self.device))
 
 
 @dataclass(frozen=True)
