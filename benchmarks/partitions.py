@@ -70,20 +70,12 @@ def show(name: str, folder: Path, even: bool) -> None:
     rng = np.random.default_rng(0)
     feed = {p.name: rng.standard_normal(p.shape).astype(p.dtype) for p in glow.compile(module).program.inputs}
     times = measured([p for division in pieces for p in division.partitions], feed)
-    close = float(np.median(np.abs(np.log(np.array(estimated) / times))))
-    print(
-        f"{name}, {'even' if even else 'uneven'} parts: correlation {np.corrcoef(estimated, times)[0, 1]:.2f},"
-    )
-    print(
-        f"  median distance {100 * (np.exp(close) - 1):.0f} %, slowest / mean {max(times) / np.mean(times):.2f}"
-    )
-    print(
-        "  estimated",
-        *(f"{t:.2f}" for t in estimated),
-        "\n  measured ",
-        *(f"{t:.2f}" for t in times),
-        flush=True,
-    )
+    off = 100 * float(np.exp(np.median(np.abs(np.log(np.array(estimated) / times)))) - 1)
+    alike, slowest = np.corrcoef(estimated, times)[0, 1], max(times) / np.mean(times)
+    print(f"{name}, {'even' if even else 'uneven'} parts: correlation {alike:.2f}, median {off:.0f} % off")
+    print(f"  the slowest is {slowest:.2f} of the mean")
+    print("  estimated", *(f"{t:.2f}" for t in estimated))
+    print("  measured ", *(f"{t:.2f}" for t in times), flush=True)
 
 
 if __name__ == "__main__":
