@@ -110,7 +110,16 @@ def compile(
         verify = not own or os.environ.get("GLOW_VERIFY", "0") not in ("", "0")
     if is_saved(model):
         return _saved(model, target, shapes is not None or pipeline is not None or specialize is not None)
-    compiler = Compiler(target, verify, progress, pipeline)
+    return executable(model, Compiler(target, verify, progress, pipeline), shapes, specialize)
+
+
+def executable(
+    model: Any,
+    compiler: Compiler,
+    shapes: Shapes | Sequence[Shapes] | None = None,
+    specialize: Specialize | None = None,
+) -> Executable:
+    """A model whose programs a compiler makes; see `compile`."""
     if isinstance(model, tuple):
         if shapes is not None and not isinstance(shapes, Mapping):
             raise ShapeError("shapes: a Caffe2 net has one shape for each input: a dict of name -> shape")

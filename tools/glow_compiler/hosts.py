@@ -9,7 +9,8 @@ from typing import Any
 from xdsl.dialects.builtin import ModuleOp
 
 from glow_backends.base import Backend
-from glow_compiler.api import compile, load
+from glow_compiler.api import compile, executable, is_saved, load
+from glow_runtime.compiler import Compiler
 from glow_runtime.devices.device import Device
 from glow_runtime.devices.function import CallRecipe, Recipe
 from glow_runtime.executable import Executable
@@ -36,9 +37,9 @@ class ModelReader:
         module = model.module if isinstance(model, GraphBuilder) else model
         return isinstance(module, ModuleOp) and any(partition_of(op) is not None for op in module.walk())
 
-    def executable(self, model: Any, backend: Backend, shapes: Shapes | None) -> Executable:
-        """The model compiled as a whole."""
-        return compile(model, backend, shapes=shapes)
+    def executable(self, model: Any, compiler: Compiler, shapes: Shapes | None) -> Executable:
+        """The model with all that it needs to run, its programs made by a compiler."""
+        return compile(model, compiler.backend) if is_saved(model) else executable(model, compiler, shapes)
 
     def elsewhere(self, model: Any, backend: Backend, shapes: Shapes | None, folder: Path) -> Recipe:
         """How another process compiles the model; a graph in memory is written to `folder` for it."""

@@ -52,11 +52,11 @@ class HostedModel:
 
     def report(self) -> Report:
         """Where each partition is, and the bytes of its constants."""
-        managers = self.network.replicas[0].managers
+        managers = [m for program in self.network.programs[-1:] for m in program.replicas[0].managers]
         notes = {
             part.name: f"on {manager.name}, {part.constant_bytes} bytes of constants, "
             f"reads {', '.join(part.inputs) or 'nothing'}"
-            for part, manager in zip(self.network.partitions, managers, strict=True)
+            for part, manager in zip(self.network.partitions, managers, strict=False)
         }
         return Report(weight_bytes=sum(p.constant_bytes for p in self.network.partitions), notes=notes)
 

@@ -9,6 +9,7 @@ from itertools import islice, permutations
 import numpy as np
 
 from glow_dialects.core.errors import PartitionError
+from glow_dialects.core.estimates import estimate
 from glow_dialects.core.types import Array, bytes_of
 from glow_passes.partition.nodes import NodeGraph
 
@@ -72,7 +73,7 @@ class _Sequence:
         for writer, reader, value in self.graph.edges():
             start, end = self.block_of[writer], self.block_of[reader]
             known = ends.get(value, (start, start, 0))
-            ends[value] = start, max(known[1], end), bytes_of(value.type)
+            ends[value] = start, max(known[1], end), estimate(bytes_of(value.type))
         change = np.zeros(self.count + 2)
         for start, end, size in ends.values():
             change[start + 1] += size
@@ -116,7 +117,7 @@ class _Sequence:
             cost = (sums + moved)[None, :] + (moved - sums)[:, None]  # of blocks [row] to [column] - 1
             fits = forward if place.memory is None else forward & (self.constants <= place.memory)
             worst = np.where(fits, np.maximum(best[:, None], cost), np.inf)
-            worst += 1e-6 * moved[:, None]  # of equals, what moves less
+            worst += 1e-16 * self.crossing[:, None]  # of equals, what moves less
             choices.append(np.argmin(worst, axis=0))
             best = np.min(worst, axis=0)
         if not np.isfinite(best[count]):

@@ -7,8 +7,10 @@ from dataclasses import dataclass
 
 from xdsl.ir import Operation, SSAValue
 
+from glow_dialects.core.estimates import estimate
 from glow_dialects.core.graph_op import GraphOp, Leaf
 from glow_dialects.core.types import bytes_of
+from glow_dialects.ops.control import CONTROL
 from glow_dialects.ops.module import ConstantOp, FuncOp, GetOp, SaveOp, lookup
 
 
@@ -28,7 +30,8 @@ class Node:
     op: Operation
     #: Constants that it reads, by name.
     constants: frozenset[str]
-    #: Placeholders that it writes, or reads where another node writes them: their nodes stay together.
+    #: Placeholders that it writes, or reads where another node writes them, and branches or loops that it is
+    #: or saves the values of: the nodes of each stay together.
     held: frozenset[str]
     #: Arithmetic operations, and bytes that are read and written.
     work: int
@@ -82,18 +85,21 @@ def node_graph(function: FuncOp) -> NodeGraph:
             continue
         constants: set[str] = set()
         held: set[str] = set()
-        for value in read_values(op):
-            if isinstance(owner := value.owner, GetOp):
-                name = owner.symbol.root_reference.data
-                if isinstance(lookup(function, name), ConstantOp):
-                    constants.add(name)
-                    bytes_by_name[name] = bytes_of(value.type)
-                elif name in written:
-                    held.add(name)
+        owners = [value.owner for value in read_values(op)] + [o for o in op.walk() if isinstance(o, GetOp)]
+        for read in (owner for owner in owners if isinstance(owner, GetOp)):
+            name = read.symbol.root_reference.data
+            if isinstance(lookup(function, name), ConstantOp):
+                constants.add(name)
+                bytes_by_name[name] = bytes_of(read.result.type)
+            elif name in written:
+                held.add(name)
         if isinstance(op, SaveOp):
             held.add(op.symbol.root_reference.data)
-        traffic = sum(bytes_of(v.type) for v in (*read_values(op), *op.results))
-        work = op.work() if isinstance(op, GraphOp) else 0
+        branch = op.input.owner if isinstance(op, SaveOp) else op
+        if isinstance(branch, CONTROL):
+            held.add(f"branch {ops.index(branch)}")  # it stays together with what saves its values
+        traffic = sum(estimate(bytes_of(v.type)) for v in (*read_values(op), *op.results))
+        work = sum(estimate(o.work()) for o in op.walk() if isinstance(o, GraphOp))
         nodes.append(Node(op, frozenset(constants), frozenset(held), work, traffic))
     return NodeGraph(function, nodes, bytes_by_name)
 
@@ -102,12 +108,16 @@ def memory_of(function: FuncOp) -> FunctionMemory:
     """What a function takes, gives and keeps."""
     inputs: dict[str, int] = {}
     outputs: dict[str, int] = {}
-    constants: dict[str, int] = {}
-    for op in function.body.block.ops:
-        if isinstance(op, GetOp):
-            name = op.symbol.root_reference.data
-            kept = constants if isinstance(lookup(function, name), ConstantOp) else inputs
-            kept[name] = bytes_of(op.result.type)
+    constants = constants_of(function)
+    for op in function.walk():
+        if isinstance(op, GetOp) and (name := op.symbol.root_reference.data) not in constants:
+            inputs[name] = bytes_of(op.result.type)
         elif isinstance(op, SaveOp):
             outputs[op.symbol.root_reference.data] = bytes_of(op.input.type)
     return FunctionMemory(sum(inputs.values()), sum(outputs.values()), sum(constants.values()))
+
+
+def constants_of(function: FuncOp) -> dict[str, int]:
+    """Bytes of the constants that a function reads, by name."""
+    reads = [(op.symbol.root_reference.data, op) for op in function.walk() if isinstance(op, GetOp)]
+    return {n: bytes_of(op.result.type) for n, op in reads if isinstance(lookup(function, n), ConstantOp)}

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp, StringAttr
 
 from glow_dialects.core.byte_counts import byte_count
+from glow_dialects.ops.control import CONTROL
 from glow_dialects.ops.module import FuncOp, functions
 from glow_passes.contract import GraphPass
 from glow_passes.lower.schedule import schedule
 from glow_passes.partition.cut import Place, cut
-from glow_passes.partition.nodes import Node, node_graph
+from glow_passes.partition.nodes import Node, NodeGraph, node_graph
 from glow_passes.partition.split import DEVICE, mark, partition_of, split
 from glow_passes.partition.spread import spread
 
@@ -24,18 +25,41 @@ def partition(function: FuncOp, places: Sequence[Place], count: int = 0) -> list
     A node that the program's plan does not name goes with those that it reads, or with its readers where it
     reads none. The functions have the names of their places.
     """
-    schedule(function)
-    graph = node_graph(function)
-    if any(partition_of(node.op) is not None for node in graph.nodes):
-        parts = _completed(graph.nodes, [partition_of(n.op) for n in graph.nodes], list(graph.edges()))
-        at = {part: part % len(places) for part in parts}
-    else:
-        plan = cut(graph, places, count)
-        parts, at = [part for part, _ in plan], dict(plan)
+    graph = _scheduled(function)
+    if all(partition_of(node.op) is None for node in graph.nodes):
+        return partition_all([function], places, count)
+    parts = _completed(graph.nodes, [partition_of(n.op) for n in graph.nodes], list(graph.edges()))
+    return _made(function, parts, {part: part % len(places) for part in parts}, places)
+
+
+def partition_all(functions: Sequence[FuncOp], places: Sequence[Place], count: int = 0) -> list[FuncOp]:
+    """Take functions that run one after another apart together, in `count` partitions: see `cut`."""
+    graphs = [_scheduled(function) for function in functions]
+    nodes = [node for graph in graphs for node in graph.nodes]
+    sizes = {name: size for graph in graphs for name, size in graph.constant_bytes.items()}
+    plan = cut(NodeGraph(functions[0], nodes, sizes), places, count)
+    made: list[FuncOp] = []
+    for function, graph in zip(functions, graphs, strict=True):
+        own, plan = plan[: len(graph.nodes)], plan[len(graph.nodes) :]
+        made += _made(function, [part for part, _ in own], dict(own), places)
+    return made
+
+
+def _scheduled(function: FuncOp) -> NodeGraph:
+    """The nodes of a function in the order of cuts; bodies read values that are no operands."""
+    if not any(isinstance(op, CONTROL) for op in function.body.block.ops):
+        schedule(function)
+    return node_graph(function)
+
+
+def _made(
+    function: FuncOp, parts: Sequence[int], at: Mapping[int, int], places: Sequence[Place]
+) -> list[FuncOp]:
+    """The functions of the parts, with the names of their places."""
     made = split(function, parts)
-    for part, function in zip(_ordered(made), made, strict=True):
+    for part, piece in zip(_ordered(made), made, strict=True):
         if places[at[part]].name:
-            function.attributes[DEVICE] = StringAttr(places[at[part]].name)
+            piece.attributes[DEVICE] = StringAttr(places[at[part]].name)
     return made
 
 
@@ -91,6 +115,5 @@ class PartitionPass(GraphPass):
             if self.split:
                 partition(function, places, self.count)
                 continue
-            schedule(function)
-            graph = node_graph(function)
+            graph = _scheduled(function)
             mark(graph, [part for part, _ in cut(graph, places, self.count)])

@@ -5,13 +5,25 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from xdsl.dialects.builtin import IntegerAttr, ModuleOp, StringAttr, i64
+from xdsl.dialects.builtin import IntegerAttr, ModuleOp, StringAttr, TensorType, i64
 from xdsl.ir import Operation, SSAValue
 
+from glow_dialects.core.conditions import Symbol
 from glow_dialects.core.errors import PartitionError
+from glow_dialects.core.extent import Extent
 from glow_dialects.core.graph_op import Leaf
-from glow_dialects.core.types import typed
-from glow_dialects.ops.module import FuncOp, GetOp, PlaceholderOp, SaveOp, functions, lookup, module_of
+from glow_dialects.core.types import shape_of, typed
+from glow_dialects.ops.control import CONTROL
+from glow_dialects.ops.module import (
+    FuncOp,
+    GetOp,
+    PlaceholderOp,
+    SaveOp,
+    functions,
+    lookup,
+    module_of,
+    placeholders,
+)
 from glow_passes.partition.nodes import NodeGraph, node_graph, read_values
 
 #: The attribute of a node or function that says which partition it is, and of a function on what device.
@@ -163,8 +175,30 @@ def split(function: FuncOp, parts: Sequence[int]) -> list[FuncOp]:
     return _Split(function, graph, parts).run(order_of(graph, parts))
 
 
-def extract(function: FuncOp) -> ModuleOp:
-    """A module of one partition's function, called `main`, that shares its constants' arrays.
+def segments(graph: NodeGraph) -> list[int]:
+    """A part for each node, so that branches and loops are alone, and what is between them is together.
+
+    These are the straight parts of `glow-outline-control`: a save ends one.
+    """
+    number = {node.op: index for index, node in enumerate(graph.nodes)}
+    parts: list[int] = []
+    part, ended = 0, False
+    for node in graph.nodes:
+        if isinstance(node.op, SaveOp):
+            writer = node.op.input.owner
+            here = isinstance(writer, Operation) and writer in number
+            parts.append(parts[number[writer]] if here else part)  # pyright: ignore[reportArgumentType]
+            ended = True
+            continue
+        alone = isinstance(node.op, CONTROL)
+        part += bool(parts) and (ended or alone)
+        parts.append(part)
+        ended = alone
+    return parts
+
+
+def extract(function: FuncOp, called: str = "main") -> ModuleOp:
+    """A module of one partition's function, under a name, that shares its constants' arrays.
 
     A transfer that it writes is an output there, one that it reads an input.
     """
@@ -178,9 +212,36 @@ def extract(function: FuncOp) -> ModuleOp:
             copy.properties["kind"] = StringAttr("output" if name in written else "input")
         made.body.block.add_op(copy)
     body = function.clone()
-    body.properties["sym_name"] = StringAttr("main")
+    body.properties["sym_name"] = StringAttr(called)
     made.body.block.add_op(body)
     return made
+
+
+def tell_sizes(piece: ModuleOp, whole: ModuleOp) -> None:
+    """Give a module of one partition the inputs of the whole that tell open sizes of which its own do not.
+
+    What was decided about the sizes of the whole is a condition of each program.
+    """
+    kinds = [r.type for op in piece.walk() for r in op.results]
+    extents = [d for kind in kinds if isinstance(kind, TensorType) for d in shape_of(kind)]
+    conditions = next((d.conditions for d in extents if isinstance(d, Extent)), None)
+    if conditions is None:
+        return
+    told = {s for port in _inputs(piece) for s in _told(port)}
+    for port in _inputs(whole):
+        if not told.issuperset(conditions.symbols) and not told.issuperset(_told(port)):
+            told |= _told(port)
+            piece.body.block.insert_op_before(port.clone(), next(functions(piece)))
+
+
+def _inputs(module: ModuleOp) -> list[PlaceholderOp]:
+    return [p for p in placeholders(module).values() if p.kind.data == "input"]
+
+
+def _told(port: PlaceholderOp) -> set[Symbol]:
+    """The open sizes that the shape of an input tells."""
+    linear = [d.linear for d in shape_of(port.type) if isinstance(d, Extent)]
+    return {known[1] for known in linear if known is not None}
 
 
 def _symbols(function: FuncOp) -> Iterator[str]:

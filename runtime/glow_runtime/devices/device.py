@@ -20,7 +20,8 @@ class Device:
     `memory`: bytes for the constants of programs; None is what the machine has. `cores`: how many runs go
     side by side, or the numbers of the cores on which they are kept. `threads`: of each program. `flops`,
     `bandwidth` and `link` are rates a second (arithmetic, bytes of its memory, bytes to and from it), from
-    which partitions are balanced. `retry`: whether runs that a crash of the device ended are repeated, once.
+    which partitions are balanced; None: measured, see `rates_of`. `retry`: whether runs that a crash of the
+    device ended are repeated, once.
     """
 
     kind: str = "cpu"
@@ -29,9 +30,9 @@ class Device:
     backend: str | Backend = ""
     cores: int | tuple[int, ...] = 1
     threads: int = 1
-    flops: float = 3e10
-    bandwidth: float = 1e10
-    link: float = 5e9
+    flops: float | None = None
+    bandwidth: float | None = None
+    link: float | None = None
     retry: bool = False
     #: Operators (`glow.relu`) that it runs (none: all), and some of these that it does not.
     supported: tuple[str, ...] = ()

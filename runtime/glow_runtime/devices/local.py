@@ -90,8 +90,9 @@ class LocalManager(DeviceManager):
         outputs: dict[str, Any] | None = None
         failure: BaseException | None = None
         lane = self._lanes.take()
-        run.began = time.perf_counter()
         try:
+            if not self.begins(run):
+                return
             if self.state == "closed":
                 raise DeviceError(f"device {self.name} is closed")
             runner = self._runners.get(run.function)

@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, Protocol
 
 from glow_dialects.core.errors import DeviceError, DeviceMemoryError
 from glow_dialects.core.forks import renew_after_fork
@@ -21,11 +21,20 @@ State = Literal["ready", "restarting", "failed", "closed"]
 Done = Callable[[Mapping[str, Any] | None, BaseException | None], None]
 
 
+class Abandonable(Protocol):
+    """Something under way that can be told to go no further."""
+
+    def abandon(self, error: BaseException) -> None:
+        """Begin nothing more, and end with this error."""
+        ...
+
+
 @dataclass
 class Run:
     """One run of a loaded function. `done` is called once, from a thread of the device.
 
-    Outputs that `resident` names may stay on the device, for another function that it runs.
+    Outputs that `resident` names may stay on the device, for another function that it runs. `number` is that
+    of the request which it is for.
     """
 
     function: str
@@ -37,6 +46,31 @@ class Run:
     #: When it was queued and when it began, by `time.perf_counter`.
     queued: float = 0.0
     began: float = 0.0
+    number: int = -1
+    #: Why it is no longer wanted, if so.
+    error: BaseException | None = None
+    #: What its function has begun on other devices.
+    below: Abandonable | None = None
+
+    def abandon(self, error: BaseException) -> None:
+        """Do not begin, or begin nothing more."""
+        self.error = self.error or error
+        if self.below is not None:
+            self.below.abandon(error)
+
+    def follow(self, below: Abandonable) -> None:
+        """Abandon that, too, when this is."""
+        self.below = below
+        if self.error is not None:
+            below.abandon(self.error)
+
+
+_CURRENT = threading.local()
+
+
+def current_run() -> Run | None:
+    """The run that this thread of a device is busy with."""
+    return getattr(_CURRENT, "run", None)
 
 
 def ended(outputs: Mapping[str, Any] | None, error: BaseException | None) -> None:
@@ -179,8 +213,19 @@ class DeviceManager(ABC):
     def close(self) -> None:
         """End the runs that have begun, fail those that wait, free everything."""
 
+    def begins(self, run: Run) -> bool:
+        """Note that this thread is busy with a run from now on; False for one that was abandoned."""
+        run.began = time.perf_counter()
+        if run.error is None:
+            _CURRENT.run = run
+            return True
+        self.count(run, run.error)
+        run.done(None, run.error)
+        return False
+
     def count(self, run: Run, error: BaseException | None) -> None:
         """Note a run that has ended."""
+        _CURRENT.run = None
         self.counts.runs += 1
         self.counts.errors += error is not None
         self.counts.busy += time.perf_counter() - run.began

@@ -228,7 +228,8 @@ class ProcessManager(DeviceManager):
         task.finished.set()
 
     def _run(self, run: Run) -> None:
-        run.began = time.perf_counter()
+        if not self.begins(run):
+            return
         outputs: dict[str, Any] | None = None
         failure: BaseException | None = None
         try:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import tempfile
 import threading
 from collections.abc import Mapping
-from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -35,12 +34,7 @@ class Functions:
             target = Path(folder.name) / path
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_bytes(data)
-        here = {
-            f.name: Path(folder.name) / value.name
-            for f in fields(recipe)  # pyright: ignore[reportArgumentType]
-            if isinstance(value := getattr(recipe, f.name), Path)
-        }
-        self._runners[name] = replace(recipe, **here).runner()  # pyright: ignore[reportArgumentType]
+        self._runners[name] = recipe.moved(Path(folder.name)).runner()
 
     def evict(self, name: str) -> None:
         """Free a function."""

@@ -90,7 +90,7 @@ class Batcher:
 
     def _warm(self) -> None:
         """Compile for the sizes of batches, and run each once on every replica."""
-        function, sizes = self._network.partitions[0].function, self._steps
+        function, sizes = self._network.parts[0].function, self._steps
         if isinstance(function, ModelFunction) and not self.batching.sizes:
             served = self._served(function.net)
             if served:

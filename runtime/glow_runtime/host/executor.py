@@ -34,9 +34,11 @@ class Execution:
         self._values: dict[str, Any] = dict(inputs)
         self._tracer, self._number = tracer, number
         self._lock = threading.Lock()
-        self._missing = [sum(n in network.writers for n in p.inputs) for p in network.partitions]
+        self._missing = [sum(n in network.writers for n in p.inputs) for p in network.parts]
         self._running = 0
-        self._left = len(network.partitions)
+        #: Those that devices have, by partition.
+        self._runs: dict[int, Run] = {}
+        self._left = len(network.parts)
         self._error: BaseException | None = None
         self._ended = False
 
@@ -51,6 +53,9 @@ class Execution:
         """Start nothing more; `finish` still waits for what runs."""
         with self._lock:
             self._error = self._error or error
+            runs = list(self._runs.values())
+        for run in runs:
+            run.abandon(error)
 
     def _dispatch(self, ready: Sequence[int]) -> None:
         with self._lock:
@@ -60,7 +65,7 @@ class Execution:
 
     def _start(self, number: int) -> None:
         network, replica = self._network, self._replica
-        part, manager = network.partitions[number], replica.managers[number]
+        part, manager = network.parts[number], replica.managers[number]
         try:
             with self._lock:
                 if self._error is not None:
@@ -68,8 +73,9 @@ class Execution:
                 # A whole network takes what the caller gives, and says what is wrong with it.
                 inputs = dict(self._values) if network.single else {n: self._values[n] for n in part.inputs}
             resident = network.resident(replica, number) if not network.single else frozenset[str]()
-            run = Run(part.function.name, inputs, ended, resident)
+            run = Run(part.function.name, inputs, ended, resident, number=self._number)
             run.done = lambda outputs, error: self._done(number, run, outputs, error)
+            self._runs[number] = run
             manager.submit(run)
         except BaseException as error:
             self._done(number, None, None, error)
@@ -81,11 +87,12 @@ class Execution:
         if run is not None:
             run.done = ended
         if self._tracer is not None and run is not None:
-            function, device = self._network.partitions[number].function, self._replica.managers[number].name
+            function, device = self._network.parts[number].function, self._replica.managers[number].name
             outputs = self._tracer.ran(device, function, run, outputs, self._number)
         ready: list[int] = []
         with self._lock:
             self._running -= 1
+            self._runs.pop(number, None)
             if error is not None:
                 self._error = self._error or error
             else:

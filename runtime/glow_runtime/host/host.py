@@ -60,7 +60,7 @@ class HostManager:
             for manager in self.devices:
                 manager.close()
             raise
-        self._provisioner = Provisioner(self.devices, reader, tracer is not None and tracer.kernels)
+        self._provisioner = Provisioner(self.devices, reader, tracer)
         self._lock = threading.Lock()
         self._provisioning = threading.Lock()
         self._adding: set[str] = set()
@@ -261,7 +261,7 @@ class HostManager:
         outputs: Outputs | None = None
         try:
             arrays = network.check(inputs)
-            outputs = replica.managers[0].run_here(network.partitions[0].function.name, arrays)
+            outputs = replica.managers[0].run_here(network.parts[0].function.name, arrays)
         except BaseException as failure:
             error = failure
             raise
@@ -357,8 +357,8 @@ class HostManager:
 
     def _begin_single(self, request: Request, replica: Replica) -> None:
         """Send a request of a whole network to its device."""
-        function = request.network.partitions[0].function
-        run = Run(function.name, request.inputs, ended)
+        function = request.network.parts[0].function
+        run = request.execution = Run(function.name, request.inputs, ended, number=request.number)
 
         def done(outputs: Mapping[str, Any] | None, error: BaseException | None) -> None:
             run.done = ended
@@ -438,8 +438,8 @@ class HostManager:
                 request.network.counts.failed += 1
                 waited = True
                 self._idle.notify_all()
-        if not waited and request.execution is not None:
-            request.execution.abandon(error)
+        if not waited and (execution := request.execution) is not None:
+            execution.abandon(error)
         settle(request.future, None, error)
 
     # --- state -------------------------------------------------------------------------------

@@ -16,6 +16,7 @@ from glow_runtime.program_source import Signature
 
 if TYPE_CHECKING:
     from glow_runtime.host.batching import Batcher
+    from glow_runtime.host.placement import Placement
 
 #: Latencies from which percentiles are taken.
 RECENT = 2048
@@ -72,7 +73,10 @@ class Network:
         check: Callable[[Mapping[str, Any]], Mapping[str, Any]],
     ) -> None:
         self.name, self.version = name, version
-        self.partitions = list(partitions)
+        #: What a request goes through.
+        self.parts = list(partitions)
+        #: Where the plan of a model whose programs are made while it serves puts them.
+        self.placement: Placement | None = None
         self.inputs, self.outputs = list(inputs), list(outputs)
         #: Raises BindingError for inputs that do not fit, and gives them as arrays.
         self.check = check
@@ -84,10 +88,25 @@ class Network:
         #: Notified when a request ends.
         self.idle = threading.Condition()
         self.output_names = [s.name for s in self.outputs]
-        self.readers, self.writers = _links(self.partitions)
-        self.single = len(self.partitions) == 1
+        self.readers, self.writers = _links(self.parts)
+        self.single = len(self.parts) == 1
         #: Whether threads that ask may run it themselves.
         self.inline = False
+
+    @property
+    def programs(self) -> Sequence[Network]:
+        """What is on the devices: this network, or the programs that its plan has made so far."""
+        return [self] if self.placement is None else self.placement.networks
+
+    @property
+    def partitions(self) -> Sequence[Partition]:
+        """Its partitions; those of the program that ran last, where there are several or none yet."""
+        programs = self.programs
+        return programs[-1].parts if programs else self.parts
+
+    def placed(self) -> list[tuple[DeviceManager, Partition]]:
+        """The partitions of all replicas, each with its device."""
+        return [pair for r in self.replicas for pair in zip(r.managers, self.parts, strict=True)]
 
     @property
     def outstanding(self) -> int:
@@ -113,7 +132,7 @@ class Network:
         here = replica.managers[number]
         return frozenset(
             name
-            for name in self.partitions[number].outputs
+            for name in self.parts[number].outputs
             if name not in self.output_names
             and all(replica.managers[r] is here for r in self.readers.get(name, ()))
         )

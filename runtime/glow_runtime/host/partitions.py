@@ -6,7 +6,7 @@ that: kernels, layouts and fusions are those of the undivided program, and so is
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from xdsl.dialects.builtin import ModuleOp
@@ -21,14 +21,16 @@ from glow_dialects.dialects import context
 from glow_dialects.ops.control import has_control
 from glow_dialects.ops.module import FuncOp, functions
 from glow_passes.partition.cut import Place
-from glow_passes.partition.nodes import memory_of, node_graph
-from glow_passes.partition.partition import partition
-from glow_passes.partition.split import device_of, extract, partition_of, split
+from glow_passes.partition.nodes import constants_of, node_graph
+from glow_passes.partition.partition import partition, partition_all
+from glow_passes.partition.split import device_of, extract, partition_of, segments, split, tell_sizes
 from glow_passes.partition.spread import spread
 from glow_passes.partition.support import by_support
 from glow_passes.pipeline import PassRunner
+from glow_runtime.compile import compile_module
 from glow_runtime.devices.device import Device
-from glow_runtime.devices.function import DeviceFunction, ProgramFunction
+from glow_runtime.devices.function import ChainFunction, DeviceFunction, ProgramFunction
+from glow_runtime.devices.rates import rates_of
 from glow_runtime.lowering import Phases
 
 
@@ -67,8 +69,7 @@ class Room:
     @property
     def place(self) -> Place:
         """What the partitioner must know."""
-        d = self.device
-        return Place(self.name, self.available, d.flops, d.bandwidth, d.link)
+        return Place(self.name, self.available, *rates_of(self.device))
 
 
 @dataclass(frozen=True)
@@ -88,41 +89,64 @@ def divide(
     A plan in the program (`partition` attributes) comes first, then what the devices support, then memory
     and time. `timed` programs tell when their steps were done. PartitionError where no plan does.
     """
-    if has_control(module):
-        raise PartitionError(f"'{name}' has branches or loops, which are not divided; use partition='none'")
     work = module.clone()
     inputs, outputs = ports(work, "input"), _outputs(work)
     with quiet_gc():
         pieces = _planned(work, rooms) or _supported(work, rooms, count)
-    return Division([p.compiled(name, timed) for p in pieces], inputs, outputs)
+    for piece in pieces:
+        tell_sizes(piece.module, module)
+    parts: dict[object, list[_Piece]] = {}
+    for number, piece in enumerate(pieces):
+        parts.setdefault(number if piece.part is None else ("part", piece.part), []).append(piece)
+    given = {port.name for port in outputs}
+    made = [_partition(name, p, timed, _needed(p, pieces) | given) for p in parts.values()]
+    return Division(made, inputs, outputs)
 
 
 @dataclass(frozen=True)
 class _Piece:
-    """A module to compile: `lowered` for the whole graph already, or not."""
+    """A module to compile: `lowered` for the whole graph already, or not. Those of one `part` go together."""
 
     name: str
     module: ModuleOp
     backend: Backend
     place: int
-    constant_bytes: int
+    constants: Mapping[str, int]
     lowered: bool
+    part: int | None = None
 
-    def compiled(self, network: str, timed: bool) -> Partition:
-        module = self.module
-        inputs = [p.name for p in ports(module, "input")]
-        outputs = [p.name for p in _outputs(module)]
-        keep: ModuleOp | None = module
-        if not self.lowered:
-            _run(module, [*common_phases(self.backend), *target_phases(self.backend)])
-        _run(module, instruction_phases(self.backend))
-        program = self.backend.compile_timed(module) if timed else self.backend.compile(module)
-        if self.backend.can_write(program):
-            keep = None
-        function = ProgramFunction(
-            f"{network}/{self.name}", inputs, outputs, self.constant_bytes, program, self.backend, keep
-        )
-        return Partition(self.name, function, self.place)
+    def compiled(self, network: str, timed: bool) -> ProgramFunction:
+        module, backend = self.module, self.backend
+        names = [p.name for p in ports(module, "input")], [p.name for p in _outputs(module)]
+        control = has_control(module)
+        if control:
+            program = compile_module(module, backend)
+        else:
+            if not self.lowered:
+                _run(module, [*common_phases(backend), *target_phases(backend)])
+            _run(module, instruction_phases(backend))
+            program = backend.compile_timed(module) if timed else backend.compile(module)
+        keep = None if backend.can_write(program) else module
+        size = sum(self.constants.values())
+        return ProgramFunction(f"{network}/{self.name}", *names, size, program, backend, keep, not control)
+
+
+def _needed(own: Sequence[_Piece], pieces: Sequence[_Piece]) -> set[str]:
+    """The values that pieces of other partitions read."""
+    return {port.name for p in pieces if p not in own for port in ports(p.module, "input")}
+
+
+def _partition(network: str, pieces: Sequence[_Piece], timed: bool, needed: set[str]) -> Partition:
+    """The partition of some pieces, which run one after another; it gives those values that are needed."""
+    first = pieces[0]
+    made = [piece.compiled(network, timed) for piece in pieces]
+    if len(made) == 1:
+        return Partition(first.name, made[0], first.place)
+    given = {name for function in made for name in function.outputs}
+    read = dict.fromkeys(n for f in made for n in f.inputs if n not in given)
+    size = sum(dict(item for piece in pieces for item in piece.constants.items()).values())
+    function = ChainFunction(made[0].name, list(read), sorted(given & needed), size, made)
+    return Partition(first.name, function, first.place)
 
 
 def _run(module: ModuleOp, phases: Phases) -> None:
@@ -145,17 +169,22 @@ def _outputs(module: ModuleOp) -> list[Port]:
 
 
 def _pieces(
-    made: Sequence[FuncOp], rooms: Sequence[Room], places: Sequence[int], lowered: bool
+    made: Sequence[FuncOp],
+    rooms: Sequence[Room],
+    places: Sequence[int],
+    lowered: bool,
+    together: bool = False,
 ) -> list[_Piece]:
-    """Modules of functions, each for the room of its number."""
+    """Modules of functions, each for the room of its number; `together`: those of a partition are one."""
     return [
         _Piece(
             function.sym_name.data,
             extract(function),
             rooms[place].device.compiler(),
             place,
-            memory_of(function).constants,
+            constants_of(function),
             lowered,
+            partition_of(function) if together else None,
         )
         for function, place in zip(made, places, strict=True)
     ]
@@ -177,7 +206,8 @@ def _supported(module: ModuleOp, rooms: Sequence[Room], count: int) -> list[_Pie
         groups.setdefault(_likeness(room.device), []).append(index)
     if len(groups) > 1:
         optimized = module.clone()
-        _run(optimized, common_phases(rooms[0].device.compiler()))
+        if not has_control(module):
+            _run(optimized, common_phases(rooms[0].device.compiler()))
         function = _main(optimized)
         members = list(groups.values())
         plan = by_support(node_graph(function), [_supports(rooms[m[0]].device) for m in members])
@@ -208,19 +238,34 @@ def _alike(module: ModuleOp, rooms: Sequence[Room], alike: Sequence[int], count:
     by_name = {rooms[i].name: i for i in alike}
     bounds = [room.available for room in chosen if room.available is not None]
     bound = max(bounds) if len(bounds) == len(chosen) else None
-    _run(module, common_phases(backend))
+    straight = _segments(module)
+    for part in straight:
+        if not has_control(part):
+            _run(part, common_phases(backend))
     for fraction in FRACTIONS:
-        work = module.clone()
-        tables = 0 if bound is None else spread(_main(work), bound // fraction)
-        _run(work, target_phases(backend))
+        work, tables = [part.clone() for part in straight], 0
+        for part in work:
+            if not has_control(part):
+                tables += 0 if bound is None else spread(_main(part), bound // fraction)
+                _run(part, target_phases(backend))
         try:
-            made = partition(_main(work), [room.place for room in chosen], count)
+            made = partition_all([_main(part) for part in work], [room.place for room in chosen], count)
         except PartitionError:
             if not tables or fraction == FRACTIONS[-1]:
                 raise
             continue
-        return _pieces(made, rooms, [by_name[device_of(f) or ""] for f in made], lowered=True)
+        places = [by_name[device_of(f) or ""] for f in made]
+        return _pieces(made, rooms, places, lowered=True, together=True)
     raise AssertionError(FRACTIONS)
+
+
+def _segments(module: ModuleOp) -> list[ModuleOp]:
+    """The straight parts of a module, and its branches and loops, as modules that run one after another."""
+    if not has_control(module):
+        return [module]
+    function = _main(module)
+    parts = split(function, segments(node_graph(function)))
+    return [extract(part, part.sym_name.data) for part in parts]
 
 
 def _likeness(device: Device) -> object:
@@ -240,4 +285,4 @@ def _supports(device: Device) -> Callable[[Operation], bool]:
             return False
         return backend.supports(op) or op.can_decompose()
 
-    return supports
+    return lambda op: all(map(supports, op.walk()))

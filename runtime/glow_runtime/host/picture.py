@@ -22,15 +22,18 @@ def to_dot(devices: Iterable[DeviceManager], networks: Mapping[str, Network]) ->
     lines.append('  node [shape=box, style="rounded,filled", fontname=Helvetica, fontsize=10];')
     boxes: dict[str, list[str]] = {manager.name: [] for manager in devices}
     edges: list[str] = []
-    for color, network in zip(_repeated(COLORS), networks.values(), strict=False):
+    colors = dict(zip(networks, _repeated(COLORS), strict=False))
+    for network in (program for known in networks.values() for program in known.programs):
         steps = steps_of(network)
         for number, replica in enumerate(network.replicas):
-            for index, (part, manager) in enumerate(zip(network.partitions, replica.managers, strict=True)):
-                title = f"{network.name} {part.name}" if len(network.partitions) > 1 else network.name
+            for index, (part, manager) in enumerate(zip(network.parts, replica.managers, strict=True)):
+                title = f"{network.name} {part.name}" if len(network.parts) > 1 else network.name
                 copy = f", replica {number}" if len(network.replicas) > 1 else ""
                 text = rf"{_escaped(title)}{copy}\n{steps[index]}: {part.constant_bytes} bytes"
                 key = _key(network, number, index)
-                boxes[manager.name].append(f'    "{key}" [label="{text}", fillcolor="{color}"];')
+                boxes[manager.name].append(
+                    f'    "{key}" [label="{text}", fillcolor="{colors[network.name]}"];'
+                )
             edges += _edges(network, number)
     for index, (name, inside) in enumerate(boxes.items()):
         lines += [f"  subgraph cluster_{index} {{", f'    label="{_escaped(name)}"; fontname=Helvetica;']
@@ -41,7 +44,7 @@ def to_dot(devices: Iterable[DeviceManager], networks: Mapping[str, Network]) ->
 def steps_of(network: Network) -> list[int]:
     """The step of each partition: one more than the last of those that it waits for."""
     steps: list[int] = []
-    for part in network.partitions:
+    for part in network.parts:
         before = [steps[network.writers[n]] for n in part.inputs if n in network.writers]
         steps.append(1 + max(before, default=0))
     return steps
@@ -64,7 +67,7 @@ def _named(names: list[str]) -> str:
 
 
 def _key(network: Network, replica: int, partition: int) -> str:
-    return _escaped(f"{network.name}/{replica}/{partition}")
+    return _escaped(f"{network.name}/{network.version}/{replica}/{partition}")
 
 
 def _repeated(colors: tuple[str, ...]) -> Iterable[str]:

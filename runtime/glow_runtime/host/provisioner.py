@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
-from glow_backends.base import Backend
+from glow_backends.base import Backend, ports
 from glow_dialects.core.errors import (
     DeviceMemoryError,
     ImportProblems,
@@ -15,6 +15,8 @@ from glow_dialects.core.errors import (
     ShapeError,
     UnsupportedError,
 )
+from glow_dialects.core.extent import is_open
+from glow_runtime.compiler import Compiler
 from glow_runtime.devices.function import DeviceFunction, ModelFunction, ProgramFunction, Recipe
 from glow_runtime.devices.manager import DeviceManager
 from glow_runtime.executable import Executable
@@ -24,6 +26,8 @@ from glow_runtime.program_source import Signature
 if TYPE_CHECKING:
     from xdsl.dialects.builtin import ModuleOp
 
+    from glow_runtime.host.partitions import Room
+    from glow_runtime.host.tracing import Tracer
 
 Shapes = Mapping[str, Sequence[int]]
 #: How many partitions: `auto` and `memory` as few as the devices' memory allows (`auto` divides nothing where
@@ -42,8 +46,8 @@ class Reader(Protocol):
         """Whether nodes of the model say in which partition they are."""
         ...
 
-    def executable(self, model: Any, backend: Backend, shapes: Shapes | None) -> Executable:
-        """The model compiled as a whole."""
+    def executable(self, model: Any, compiler: Compiler, shapes: Shapes | None) -> Executable:
+        """The model with all that it needs to run, its programs made by a compiler."""
         ...
 
     def elsewhere(self, model: Any, backend: Backend, shapes: Shapes | None, folder: Path) -> Recipe:
@@ -56,10 +60,13 @@ Placed = tuple[Network, Sequence[DeviceManager]]
 
 
 class Provisioner:
-    """Puts networks on devices; with programs that tell the times of their steps, if they are `timed`."""
+    """Puts networks on devices, with programs that tell the times of steps where a tracer notes them."""
 
-    def __init__(self, managers: Sequence[DeviceManager], reader: Reader, timed: bool = False) -> None:
-        self._managers, self._reader, self._timed = managers, reader, timed
+    def __init__(
+        self, managers: Sequence[DeviceManager], reader: Reader, tracer: Tracer | None = None
+    ) -> None:
+        self.managers, self._reader, self.tracer = managers, reader, tracer
+        self.timed = tracer is not None and tracer.kernels
 
     def provide(
         self,
@@ -72,98 +79,142 @@ class Provisioner:
     ) -> Network:
         """A network that is loaded; where something fails nothing of it stays on a device."""
         label = f"{name}@{version}"
-        network, first = self._divided(name, label, version, model, partitioning, shapes) or self._whole(
-            name, label, version, model, shapes
-        )
-        wanted = self._count(replicas, len(network.partitions))
-        if wanted > 1 and any(_has_state(p.function) for p in network.partitions):
-            raise NetworkError(f"network '{name}' has states, of which replicas would each have their own")
+        if self._stays_whole(model, partitioning):
+            network, first = self._whole(name, label, version, model, shapes)
+        else:
+            module = self._module(model, shapes)
+            if module is None:
+                return self._planned(name, label, version, model, partitioning, replicas, shapes)
+            divided = self._divided(name, label, version, module, partitioning)
+            network, first = divided or self._whole(name, label, version, model, shapes)
+        self.load(network, first, replicas)
+        return network
+
+    def load(
+        self, network: Network, first: Sequence[DeviceManager], replicas: int | Literal["saturate"]
+    ) -> None:
+        """Put copies of a network on devices, the first on those that it was planned for; all or none."""
+        wanted = self._count(replicas, len(network.parts))
+        if wanted > 1 and any(_has_state(p.function) for p in network.parts):
+            raise NetworkError(
+                f"network '{network.name}' has states, of which replicas would each have their own"
+            )
+        made: list[Replica] = []
         loaded: list[tuple[DeviceManager, str]] = []
         try:
             for number in range(wanted):
-                chosen = first if number == 0 else self._chosen(network, loaded)
-                for part, manager in zip(network.partitions, chosen, strict=True):
+                chosen = first if number == 0 else self._chosen(network, first, loaded)
+                for part, manager in zip(network.parts, chosen, strict=True):
                     manager.load(part.function)
                     loaded.append((manager, part.function.name))
-                network.replicas.append(Replica(chosen))
+                made.append(Replica(chosen))
         except BaseException:
             for manager, function in reversed(loaded):
                 manager.evict(function)
             raise
-        return network
+        network.replicas[:] = made
+
+    def unload(self, network: Network) -> None:
+        """Take a network off the devices; it can be loaded again."""
+        for manager, part in network.placed():
+            if manager.has(part.function.name):
+                manager.evict(part.function.name)
 
     def remove(self, network: Network) -> None:
-        """Take a network off the devices."""
-        for replica in network.replicas:
-            for part, manager in zip(network.partitions, replica.managers, strict=True):
-                if manager.has(part.function.name):
-                    manager.evict(part.function.name)
+        """Take a network off the devices, and end what ran its plan."""
+        self.unload(network)
+        if network.placement is not None:
+            network.placement.close()
         network.replicas.clear()
 
     # --- dividing ----------------------------------------------------------------------------
+    def _stays_whole(self, model: Any, partitioning: Partitioning) -> bool:
+        """Whether a model is one function on one device."""
+        if isinstance(model, Executable) or self._partitions(partitioning) is None:
+            return True
+        bounded = any(m.device.memory is not None for m in self.managers)
+        alike = len({_kind(m) for m in self.managers}) == 1
+        whole = partitioning == "auto" and not bounded and alike and not self.timed
+        return whole and not self._reader.has_plan(model)
+
+    def _module(self, model: Any, shapes: Shapes | None) -> ModuleOp | None:
+        """The graph of a model; None where only its runs tell all that there is to compute."""
+        try:
+            module = self._reader.module(model, shapes)
+        except (ShapeError, ImportProblems, UnsupportedError):
+            return None
+        return None if any(is_open(port.shape) for port in ports(module, "input")) else module
+
     def _divided(
+        self, name: str, label: str, version: int, module: ModuleOp, partitioning: Partitioning
+    ) -> Placed | None:
+        """The network in partitions, and their devices; None where it has to stay whole, and may."""
+        from glow_runtime.host.partitions import divide
+
+        try:
+            division = divide(label, module, self.rooms(), self._partitions(partitioning) or 0, self.timed)
+        except PartitionError as error:
+            if partitioning == "auto" and not any(m.device.memory is not None for m in self.managers):
+                return None
+            raise PartitionError(f"network '{name}': {error}") from None
+        inputs, outputs = (
+            [Signature(p.name, p.shape, p.dtype) for p in ports]
+            for ports in (division.inputs, division.outputs)
+        )
+        check = static_check(division.inputs)
+        network = Network(name, version, division.partitions, inputs, outputs, check)
+        return network, [self.managers[p.place] for p in division.partitions]
+
+    def rooms(self, more: Mapping[DeviceManager, int] | None = None) -> list[Room]:
+        """The devices with the bytes that are free on them, and `more` of those that can be made free."""
+        from glow_runtime.host.partitions import Room
+
+        free = {m: m.available + (more or {}).get(m, 0) for m in self.managers}
+        return [Room(m.device, m.name, free[m] if m.device.memory is not None else None) for m in free]
+
+    def _planned(
         self,
         name: str,
         label: str,
         version: int,
         model: Any,
         partitioning: Partitioning,
+        replicas: int | Literal["saturate"],
         shapes: Shapes | None,
-    ) -> Placed | None:
-        """The network in partitions, and their devices; None where it stays whole."""
-        from glow_runtime.host.partitions import Room, divide
+    ) -> Network:
+        """A network whose plan runs here, and its programs in partitions on devices; see `Placement`."""
+        from glow_runtime.host.partitions import Partition
+        from glow_runtime.host.placement import Placement
 
-        count = self._partitions(partitioning)
-        bounded = any(m.device.memory is not None for m in self._managers)
-        alike = len({_kind(m) for m in self._managers}) == 1
-        if isinstance(model, Executable) or count is None:
-            return None
-        whole = partitioning == "auto" and not bounded and alike and not self._timed
-        if whole and not self._reader.has_plan(model):
-            return None
+        placement = Placement(name, label, self, self._partitions(partitioning) or 0, replicas)
         try:
-            module = self._reader.module(model, shapes)
-        except (ShapeError, ImportProblems, UnsupportedError):
-            if partitioning == "auto":
-                return None  # a model of open shapes, or with nodes on the host, is whole
+            net = self._reader.executable(model, placement.compiler, shapes)
+            function = _model_function(label, net, 0, _refuse)
+            placement.threads.load(function)
+        except BaseException:
+            placement.close()
             raise
-        rooms = [
-            Room(m.device, m.name, m.available if m.device.memory is not None else None)
-            for m in self._managers
-        ]
-        try:
-            division = divide(label, module, rooms, count, self._timed)
-        except PartitionError as error:
-            if partitioning == "auto" and not bounded:
-                return None
-            raise PartitionError(f"network '{name}': {error}") from None
-        chosen = [self._managers[p.place] for p in division.partitions]
-        inputs = [Signature(p.name, p.shape, p.dtype) for p in division.inputs]
-        outputs = [Signature(p.name, p.shape, p.dtype) for p in division.outputs]
-        check = static_check(division.inputs)
-        return Network(name, version, division.partitions, inputs, outputs, check), chosen
+        network = Network(
+            name, version, [Partition("main", function, 0)], net.inputs, net.outputs, open_check
+        )
+        network.placement = placement
+        network.replicas.append(Replica([placement.threads]))
+        return network
 
     def _whole(self, name: str, label: str, version: int, model: Any, shapes: Shapes | None) -> Placed:
         """The network as one function, on the device that has most room."""
         from glow_runtime.host.partitions import Partition
 
-        manager = max(self._managers, key=lambda m: (m.available, -len(m.statistics().functions)))
-        if not any(m.device.memory is not None for m in self._managers):
-            manager = min(self._managers, key=lambda m: len(m.statistics().functions))
+        manager = max(self.managers, key=lambda m: (m.available, -len(m.statistics().functions)))
+        if not any(m.device.memory is not None for m in self.managers):
+            manager = min(self.managers, key=lambda m: len(m.statistics().functions))
         backend = manager.device.compiler()
         given = isinstance(model, Executable)
-        net = model if given else self._reader.executable(model, backend, shapes)
+        net = model if given else self._reader.executable(model, Compiler(backend), shapes)
         program = net.only_program
+        elsewhere = lambda folder: self._reader.elsewhere(model, backend, shapes, folder)  # noqa: E731
         size = 0 if program is None else program.report.weight_bytes
-        function = ModelFunction(
-            f"{label}/main",
-            [s.name for s in net.inputs],
-            [s.name for s in net.outputs],
-            size,
-            net,
-            backend,
-            _refuse if given else lambda folder: self._reader.elsewhere(model, backend, shapes, folder),
-        )
+        function = _model_function(label, net, size, _refuse if given else elsewhere)
         check = open_check if program is None else static_check(program.inputs)
         parts = [Partition("main", function, 0)]
         return Network(name, version, parts, net.inputs, net.outputs, check), [manager]
@@ -174,7 +225,7 @@ class Provisioner:
             if partitioning < 1:
                 raise PartitionError(f"partition={partitioning}: a network has at least one")
             return partitioning
-        choices = {"auto": 0, "memory": 0, "balance": len(self._managers), "none": None}
+        choices = {"auto": 0, "memory": 0, "balance": len(self.managers), "none": None}
         if partitioning not in choices:
             raise PartitionError(
                 f"partition={partitioning!r} is not one of {', '.join(choices)}, or a number"
@@ -184,20 +235,23 @@ class Provisioner:
     # --- replicas ----------------------------------------------------------------------------
     def _count(self, replicas: int | Literal["saturate"], partitions: int) -> int:
         if replicas == "saturate":
-            return max(1, len(self._managers) // partitions)
+            return max(1, len(self.managers) // partitions)
         if not isinstance(replicas, int) or replicas < 1:  # pyright: ignore[reportUnnecessaryIsInstance]
             raise NetworkError(f"replicas={replicas!r}: a network has at least one, or 'saturate'")
         return replicas
 
     def _chosen(
-        self, network: Network, loaded: Sequence[tuple[DeviceManager, str]]
+        self,
+        network: Network,
+        planned: Sequence[DeviceManager],
+        loaded: Sequence[tuple[DeviceManager, str]],
     ) -> Sequence[DeviceManager]:
         """Devices for one more replica: those that have least of this network, then most memory."""
         chosen: list[DeviceManager] = []
         load = [manager for manager, _ in loaded]
         taken: dict[DeviceManager, int] = {}
-        for part, first in zip(network.partitions, network.replicas[0].managers, strict=True):
-            alike = [m for m in self._managers if _kind(m) == _kind(first)]
+        for part, first in zip(network.parts, planned, strict=True):
+            alike = [m for m in self.managers if _kind(m) == _kind(first)]
             alike.sort(key=lambda m: (load.count(m) + chosen.count(m), -m.available))
             for manager in alike:
                 free = manager.available - taken.get(manager, 0)
@@ -224,6 +278,14 @@ def _kind(manager: DeviceManager) -> object:
         device.supported,
         device.unsupported,
     )
+
+
+def _model_function(
+    label: str, net: Executable, size: int, elsewhere: Callable[[Path], Recipe]
+) -> ModelFunction:
+    """The function of a whole model, with `size` bytes of constants."""
+    names = [s.name for s in net.inputs], [s.name for s in net.outputs]
+    return ModelFunction(f"{label}/main", *names, size, net, net.backend, elsewhere)
 
 
 def _has_state(function: DeviceFunction) -> bool:

@@ -8,7 +8,7 @@ from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from glow_runtime.host.executor import Execution
+    from glow_runtime.devices.manager import Abandonable
     from glow_runtime.host.network import Network, Replica
 
 
@@ -34,7 +34,7 @@ class Request:
         self.arrived = time.perf_counter()
         self.started = 0.0
         self.replica: Replica | None = None
-        self.execution: Execution | None = None
+        self.execution: Abandonable | None = None
         #: Whether it is a batch of other requests, which are counted instead of it.
         self.batch = False
 

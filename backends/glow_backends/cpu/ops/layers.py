@@ -120,7 +120,13 @@ class ConvOp(EpilogueOp):
 
     def work(self) -> int:
         filter = shape_of(self.filter)
-        return 2 * prod(shape_of(self.result)) * prod(filter) // max(filter[self.form.index("O")], 1)
+        plain = 2 * prod(shape_of(self.result)) * prod(filter) // max(filter[self.form.index("O")], 1)
+        if not self.algorithm.startswith("winograd"):
+            return plain
+        # For a tile of outputs, a product for each element of its window; nothing is told of the transforms.
+        tile, (_, _, kernel) = int(self.algorithm[-1]), sizes_of(filter, self.form)
+        saved = prod(tile * k if k > 1 else 1 for k in kernel)
+        return plain * prod(tile + k - 1 if k > 1 else 1 for k in kernel) // saved
 
     def infer(self) -> Sequence[Attribute]:
         check_choice(self.name, "algorithm", self.algorithm, ALGORITHMS)
