@@ -129,7 +129,7 @@ def _symbol(op: Operation) -> StringAttr | None:
 
 
 def _mentions(parts: tuple[Any, ...], names: set[StringAttr]) -> bool:
-    return any(isinstance(part, SymbolRefAttr) and part.root_reference in names for part in parts)
+    return any(type(part) is SymbolRefAttr and part.root_reference in names for part in parts)
 
 
 def _depth(op: Operation) -> int:
