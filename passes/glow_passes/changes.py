@@ -16,49 +16,66 @@ from glow_dialects.core.verify import verify_each
 class Snapshot:
     """What a module consists of at one moment: operations in order, operands, types, properties.
 
+    `before` is an earlier moment, with which it is compared.
     Attributes of xDSL do not change, so that the same objects in the same places are the same program.
     """
 
-    def __init__(self, module: ModuleOp) -> None:
+    def __init__(self, module: ModuleOp, before: Snapshot | None = None) -> None:
         self.module = module
-        self.parts = {op: _parts(op) for op in module.walk()}
+        self.parts: dict[Operation, tuple[Any, ...]] = {}
+        self._before = {} if before is None else before.parts
+        #: Operations that are new, or have other operands, types or properties than before.
+        self._changed: list[Operation] = []
+        self._add(module)
 
-    def same(self, other: Snapshot) -> bool:
-        """Whether two moments show one program."""
-        if len(self.parts) != len(other.parts) or not all(map(is_, self.parts, other.parts)):
-            return False
-        return all(_same(a, b) for a, b in zip(self.parts.values(), other.parts.values(), strict=True))
+    def _add(self, op: Operation) -> None:
+        """Look at an operation and those in it."""
+        parts, old = _parts(op), self._before.get(op)
+        if old is not None and _same(parts, old):
+            self.parts[op] = old
+        else:
+            self.parts[op] = parts
+            self._changed.append(op)
+        for region in op.regions:
+            for block in region.blocks:
+                inner = block.first_op
+                while inner is not None:
+                    self._add(inner)
+                    inner = inner.next_op
 
-    def changed(self, before: Snapshot) -> list[Operation]:
-        """Operations that are new, or have other operands, types or properties than before."""
-        known = before.parts
-        return [op for op, parts in self.parts.items() if op not in known or not _same(parts, known[op])]
+    def changes(self) -> bool:
+        """Whether this is another program than before."""
+        return (
+            bool(self._changed)
+            or len(self.parts) != len(self._before)
+            or not all(map(is_, self.parts, self._before))
+        )
 
-    def verify(self, before: Snapshot) -> None:
+    def verify(self) -> None:
         """Raise a VerifyException where the module, valid before, is not valid now.
 
         Looked at are operations that changed, those that read them, by value or symbol, and those around.
         """
-        verify_each(op for op in self._affected(before) if op in self.parts)
+        verify_each(op for op in self._affected() if op in self.parts)
 
-    def _affected(self, before: Snapshot) -> Iterable[Operation]:
-        changed = self.changed(before)
-        gone = [op for op in before.parts if op not in self.parts]
-        kept = (op for op in before.parts if op in self.parts)
-        moved = not all(map(is_, kept, (op for op in self.parts if op in before.parts)))
-        around = dict.fromkeys(chain(_around(changed), _around_blocks(before.parts[op][0] for op in gone)))
+    def _affected(self) -> Iterable[Operation]:
+        changed, before = self._changed, self._before
+        gone = [op for op in before if op not in self.parts]
+        kept = (op for op in before if op in self.parts)
+        moved = not all(map(is_, kept, (op for op in self.parts if op in before)))
+        around = dict.fromkeys(chain(_around(changed), _around_blocks(before[op][0] for op in gone)))
         if moved:
             around |= dict.fromkeys(op for op in self.parts if op.regions)
         top = self.module.body.block
         if not any(self.parts[op][0] is top for op in changed) and not any(
-            before.parts[op][0] is top for op in gone
+            before[op][0] is top for op in gone
         ):
             around.pop(self.module, None)  # which only says that its symbols are different ones
         names = {name for op in chain(changed, gone, around) if (name := _symbol(op)) is not None}
         yield from dict.fromkeys(
             chain(
                 changed,
-                _readers(op for op in changed if op in before.parts),  # of new ones they are new themselves
+                _readers(op for op in changed if op in before),  # of new ones they are new themselves
                 (op for op, parts in self.parts.items() if names and _mentions(parts, names)),
                 (block.last_op for op in around for r in op.regions for block in r.blocks if block.last_op),
                 sorted(around, key=_depth, reverse=True),
@@ -71,7 +88,7 @@ def _same(a: tuple[Any, ...], b: tuple[Any, ...]) -> bool:
 
 
 def _parts(op: Operation) -> tuple[Any, ...]:
-    parts: list[Any] = [op.parent, *op.operands]
+    parts: list[Any] = [op.parent, *op._operands]  # the tuple itself: views of it cost more than the rest
     for result in op.results:
         parts.append(result.type)
     for table in (op.properties, op.attributes):
@@ -112,7 +129,7 @@ def _symbol(op: Operation) -> StringAttr | None:
 
 
 def _mentions(parts: tuple[Any, ...], names: set[StringAttr]) -> bool:
-    return any(isinstance(part, SymbolRefAttr) and part.root_reference in names for part in parts)
+    return any(type(part) is SymbolRefAttr and part.root_reference in names for part in parts)
 
 
 def _depth(op: Operation) -> int:

@@ -136,11 +136,10 @@ class InstrumentedRun:
         try:
             item.apply(self.context, module)
             middle = time.perf_counter()
-            earlier, self.now = self.now, Snapshot(module)
-            changed = earlier is None or not earlier.same(self.now)
+            self.now = Snapshot(module, self.now)
+            changed = self.now.changes()
             if options.verify_each and changed:
-                assert earlier is not None
-                self.now.verify(earlier)
+                self.now.verify()
             if options.check is not None and changed:
                 options.check(module)
         except Exception as error:

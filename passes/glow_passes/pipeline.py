@@ -56,16 +56,17 @@ class PassRunner:
             self._run(module, passes, kept)
 
     def _run(self, module: ModuleOp, passes: Sequence[ModulePass], kept: Kept) -> None:
-        before = Snapshot(module) if self.verify else None
+        now = Snapshot(module) if self.verify else None
         for item in passes:
             start = time.perf_counter()
             try:
                 item.apply(self.context, module)
                 elapsed = time.perf_counter() - start
                 kept.invalidate(preserved(item))
-                if before is not None and not before.same(after := Snapshot(module)):
-                    after.verify(before)
-                    before = after
+                if now is not None:
+                    now = Snapshot(module, now)
+                    if now.changes():
+                        now.verify()
             except Exception as error:
                 failure = named_failure(error, item)
                 if failure is error:

@@ -12,6 +12,7 @@ from glow_compiler.module_programs import ModulePrograms, bound_shapes
 from glow_compiler.onnx_model import OnnxModel
 from glow_compiler.onnx_programs import OnnxPrograms
 from glow_dialects.core.errors import OpenSizes, ShapeError, UnsupportedError
+from glow_dialects.core.quiet_gc import quiet_gc
 from glow_runtime.compiler import Compiler
 from glow_runtime.executable import Executable, Specialize
 
@@ -77,6 +78,7 @@ def check_kind(model: Any) -> None:
         )
 
 
+@quiet_gc()
 def compile(
     model: Any,
     backend: str | Backend = "cpu",

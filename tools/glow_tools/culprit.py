@@ -134,10 +134,9 @@ def culprit_of_module(module: ModuleOp, feed: Feed, search: Search) -> Culprit |
     for item in search.pipeline(module):
         before = work.clone()
         wrong = _applied(item, work)
-        after = Snapshot(work)
-        if not wrong and now.same(after):
+        now = Snapshot(work, now)
+        if not wrong and not now.changes():
             continue
-        now = after
         wrong = wrong or _wrong(work, feed, want, search)
         if wrong:
             return _rewrite(item, before, feed, want, search) or Culprit(
