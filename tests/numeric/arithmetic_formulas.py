@@ -11,7 +11,7 @@ from graph_runner import Net
 from movement_formulas import cast, cut, expand, row, t, to, turn
 from xdsl.ir import SSAValue
 
-from glow_dialects.core.types import Array
+from glow_dialects.core.types import Array, tensor
 
 ROW: dict[str, Any] = {"axis": 1, "epsilon": 1e-3}
 Formula = Callable[[Net, SSAValue], SSAValue]
@@ -128,8 +128,15 @@ SELECTS: dict[str, tuple[Formula, str]] = {
     "and true of a larger shape": (lambda n, x: n("and")(both(n, 3), np.ones((2, 3), bool)), "and"),
     "or true of a larger shape": (lambda n, x: n("or")(both(n, 3), np.ones((2, 3), bool)), ""),
 }  # fmt: skip
+
+
+def splat(n: Net, *shape: int) -> SSAValue:
+    """Twos that no constant holds."""
+    return n.splat(value=2.0, results=tensor(shape, np.float32))
+
+
 SPLATS: dict[str, tuple[Formula, str]] = {
-    "moved": (lambda n, x: n.add(x, turn(n, spread(2, 6, 3))), "add"),
+    "moved": (lambda n, x: n.add(x, turn(n, n.of(spread(2, 6, 3)))), "add"),
     "joined": (lambda n, x: n.add(x, n.concat([spread(2, 3, 2), spread(2, 3, 4)], axis=1)), "add"),
     "joined with others": (
         lambda n, x: n.add(x, n.concat([spread(2, 3, 2), spread(3, 3, 4)], axis=1)), "concat add",
@@ -137,14 +144,24 @@ SPLATS: dict[str, tuple[Formula, str]] = {
     "joined with what is not known": (
         lambda n, x: n.add(x, n.concat([spread(2, 3, 2), t(n, 3, 4)], axis=1)), "concat add",
     ),
-    "moved numbers": (lambda n, x: n.add(x, turn(n, grid(6, 3))), "transpose add"),
+    "moved numbers": (lambda n, x: n.add(x, turn(n, n.of(grid(6, 3)))), "transpose add"),
     "moved to nothing": (
         lambda n, x: n.add(t(n, 0, 3), cut(n, n.of(spread(2, 3, 3)), (0, 0), (0, 3))), "slice add",
     ),
     "computed": (lambda n, x: n.add(x, n.exp(spread(2, 3, 6))), "add"),
     "computed of two": (lambda n, x: n.add(x, n.mul(spread(2, 3, 6), spread(3, 6))), "add"),
     "computed of numbers": (lambda n, x: n.add(x, n.exp(grid(3, 6))), "exp add"),
-    "computed of nothing": (lambda n, x: n.add(t(n, 0, 3), n.exp(spread(2, 0, 3))), "exp add"),
+    "moved ones": (lambda n, x: n.add(x, turn(n, n.of(spread(2, 1, 3)))), "add"),
+    "moved, nothing at all": (lambda n, x: n.add(t(n, 0, 3), turn(n, splat(n, 3, 0))), "transpose add"),
+    "the mean of nothing": (lambda n, x: n.add(t(n, 3, 6), n.mean(splat(n, 3, 0), 1)), "reduce_mean add"),
+    "computed of nothing": (lambda n, x: n.add(t(n, 0, 3), n.exp(splat(n, 0, 3))), "exp add"),
+    "computed of ones": (lambda n, x: n.add(t(n, 1, 3), n.exp(splat(n, 1, 3))), "add"),
+    "computed under a predicate": (
+        lambda n, x: n.add(x, n.exp(splat(n, 3, 6), predicate=n.of(np.bool_(True)))), "exp add",
+    ),
+    "shrunk under a predicate": (
+        lambda n, x: n.add(x, splat(n, 3, 6), predicate=n.of(np.bool_(True))), "add",
+    ),
     "computed truth": (lambda n, x: n.select(n.cmp_lt(spread(2, 3, 6), 3.0), x, t(n, 3, 6)), "select"),
     "computed of truth": (lambda n, x: n.select(n("not")(np.ones((3, 6), bool)), x, t(n, 3, 6)), "select"),
     "the mean": (lambda n, x: n.add(x, n.mean(n.of(spread(2, 3, 6)), 1)), "add"),

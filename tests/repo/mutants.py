@@ -401,6 +401,7 @@ class Scores:
         alive: list[tuple[Mutant, bool]] = []
         running: dict[int, tuple[Mutant, list[Test]]] = {}
         killers: Counter[Test] = Counter()
+        stem = source.file.stem
 
         def wait() -> None:
             child, status = os.wait()
@@ -413,8 +414,8 @@ class Scores:
 
         for mutant in asked:
             tests = [t for t, k in facts.items() if _runs(k.lines.get(str(source.file)), mutant.needed)]
-            # Quick ones first, and those that noticed others, as far as the time goes.
-            tests.sort(key=lambda t: facts[t].seconds / (1 + killers[t]))
+            # First those named after the file, then quick ones and those that noticed others.
+            tests.sort(key=lambda t: (stem not in t.name, facts[t].seconds / (1 + killers[t])))
             if mutant.kind != "pattern":
                 spent = list(accumulate(facts[t].seconds for t in tests))
                 tests = [t for t, before in zip(tests, [0.0, *spent], strict=False) if before < BUDGET]
