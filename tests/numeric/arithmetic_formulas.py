@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 from graph_runner import Net
-from movement_formulas import cast, cut, expand, row, t, to, turn
+from movement_formulas import cast, cut, expand, row, t, to, turn, when
 from xdsl.ir import SSAValue
 
 from glow_dialects.core.types import Array, tensor
@@ -215,6 +215,10 @@ REDUCTIONS: dict[str, tuple[Formula, str]] = {
     ),
     "a mean of an image": (lambda n, x: n.mean(t(n, 1, 2, 3, 4), 2, 3), "avg_pool"),
     "a maximum of an image": (lambda n, x: n.top(t(n, 1, 2, 3, 4), 3, 2), "max_pool"),
+    "a mean of an image under a predicate": (
+        lambda n, x: n.reduce_mean(t(n, 1, 2, 3, 4), axes=(2, 3), keepdims=True, predicate=when(n)),
+        "reduce_mean",
+    ),
     "a mean of rows": (lambda n, x: n.mean(t(n, 1, 2, 3, 4), 1, 2), "reduce_mean"),
     "a mean of a matrix": (lambda n, x: n.mean(t(n, 2, 3, 4), 1, 2), "reduce_mean"),
     "a maximum of whole numbers": (lambda n, x: n.top(ints(n, 1, 2, 3, 4), 2, 3), "reduce_max"),
@@ -255,6 +259,20 @@ NORMALIZATIONS: dict[str, tuple[Formula, str]] = {
         lambda n, x: n.div(d := n.sub(x, n.mean(t(n, 3, 6), 1)), n.sqrt(n.add(n.mean(n.mul(d, d), 1), 1e-3))),
         "reduce_mean sub rms_norm",
     ),
+    "of a difference": (
+        lambda n, x: n.div(d := n.sub(x, t(n, 3, 6)), n.sqrt(n.add(n.mean(n.mul(d, d), 1), 1e-3))),
+        "sub rms_norm",
+    ),
+    "with means that lose their axis": (
+        lambda n, x: n.div(
+            d := n.sub(y := t(n, 4, 4), n.reduce_mean(y, axes=(1,))),
+            n.sqrt(n.add(n.mean(n.mul(d, d), 1), 1e-3)),
+        ),
+        "reduce_mean sub rms_norm",
+    ),
+    "over no axis": (
+        lambda n, x: n.div(x, n.sqrt(n.add(n.mean(n.mul(x, x)), 1e-3))), "mul reduce_mean add sqrt div",
+    ),
     "without means": (lambda n, x: n.div(x, n.sqrt(n.add(n.mean(n.mul(x, x), 1), 1e-3))), "rms_norm"),
     "without means over the first axis": (
         lambda n, x: n.div(x, n.sqrt(n.add(n.mean(n.mul(x, x), 0), 1e-3))), "mul reduce_mean add sqrt div",
@@ -294,6 +312,8 @@ NORMALIZATIONS: dict[str, tuple[Formula, str]] = {
     "scaled by what is computed": (
         lambda n, x: n.mul(plain(n, x), t(n, 6)), "layer_norm",
     ),
+    "scaled by a number": (lambda n, x: n.mul(plain(n, x), t(n, 1, 1)), "layer_norm mul"),
+    "scaled by a row of more axes": (lambda n, x: n.mul(plain(n, x), t(n, 1, 1, 6)), "layer_norm mul"),
     "scaled by a column": (
         lambda n, x: n.mul(plain(n, x), t(n, 3, 1)), "layer_norm mul",
     ),
@@ -306,6 +326,10 @@ NORMALIZATIONS: dict[str, tuple[Formula, str]] = {
     "scaled, read twice": (
         lambda n, x: n.add(n.mul(y := plain(n, x), row(6)), y),
         "layer_norm mul add",
+    ),
+    "biased under a predicate": (
+        lambda n, x: n.add(n.layer_norm(x, row(6), None, **ROW, predicate=when(n)), t(n, 6)),
+        "layer_norm add",
     ),
     "scaled twice": (
         lambda n, x: n.mul(n.layer_norm(x, row(6), grid(6), **ROW), grid(6)), "layer_norm",

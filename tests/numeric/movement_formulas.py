@@ -41,6 +41,11 @@ def expand(n: Net, x: SSAValue, *shape: int) -> SSAValue:
     return n.expand(x, results=tensor(shape, np.float32))
 
 
+def when(n: Net) -> SSAValue:
+    """A predicate."""
+    return n.g.input(np.array(True))
+
+
 def turn(n: Net, x: SSAValue, *permutation: int) -> SSAValue:
     """A transpose, of a matrix where nothing is said."""
     return n.transpose(x, permutation=permutation or (1, 0))
@@ -93,6 +98,9 @@ TRANSPOSES: dict[str, tuple[Formula, str]] = {
     "others change places": (lambda n, x: turn(n, t(n, 1, 3, 4), 2, 0, 1), "transpose"),
     "below a function": (lambda n, x: n.exp(turn(n, x)), "exp transpose"),
     "below a function of three axes": (lambda n, x: n.exp(turn(n, t(n, 2, 3, 4), 1, 2, 0)), "exp transpose"),
+    "below a function under a predicate": (
+        lambda n, x: n.exp(turn(n, x), predicate=when(n)), "transpose exp",
+    ),
     "below a sum": (lambda n, x: n.add(turn(n, x), turn(n, t(n, 3, 6))), "add transpose"),
     "below a sum with a constant": (
         lambda n, x: n.add(turn(n, x), row(18).reshape(6, 3)), "add transpose",
@@ -155,6 +163,9 @@ RESHAPES: dict[str, tuple[Formula, str]] = {
     "an expansion by ones": (lambda n, x: expand(n, x, 1, 3, 6), "reshape"),
     "an expansion": (lambda n, x: expand(n, x, 2, 3, 6), "expand"),
     "below a function": (lambda n, x: n.exp(to(n, n.softmax(x, axis=1), 18)), "softmax exp reshape"),
+    "below a function under a predicate": (
+        lambda n, x: n.exp(soft(n, x, 18), predicate=when(n)), "softmax reshape exp",
+    ),
     "of an input": (lambda n, x: n.exp(to(n, x, 18)), "reshape exp"),
     "of a product, read twice": (
         lambda n, x: n.add(n.exp(a := to(n, n.softmax(x, axis=1), 18)), n.softmax(a, axis=0)),
@@ -318,6 +329,9 @@ GATHERS: dict[str, tuple[Formula, str]] = {
     "uneven": (lambda n, x: pick(n, x, [0, 1, 3]), "gather"),
     "none": (lambda n, x: pick(n, x, np.zeros(0)), "gather"),
     "of two axes": (lambda n, x: pick(n, x, [[0, 1]]), "gather"),
+    "under a predicate": (
+        lambda n, x: n.gather(x, np.array([1, 2]), axis=1, predicate=when(n)), "gather",
+    ),
     "not known": (lambda n, x: n.gather(x, n.g.input(np.array([1, 2])), axis=1), "gather"),
 }  # fmt: skip
 EXPANSIONS: dict[str, tuple[Formula, str]] = {
@@ -402,6 +416,25 @@ PADS: dict[str, tuple[Formula, str]] = {
     "before an average with dilations": (
         lambda n, x: n.avg_pool(padded(n, t(n, *IMAGE), (1, 1, 0, 1)), kernel=(2, 2), dilations=(2, 2)),
         "pad avg_pool",
+    ),
+    "before what has a predicate": (
+        lambda n, x: conv(n, padded(n, t(n, *IMAGE), (1, 2, 0, 1)), predicate=when(n)), "pad conv",
+    ),
+    "before a maximum under a predicate": (
+        lambda n, x: n.max_pool(padded(n, t(n, *IMAGE), (1, 1, 0, 1), -math.inf), kernel=(2, 2),
+                                predicate=when(n)),
+        "pad max_pool",
+    ),
+    "before an average under a predicate": (
+        lambda n, x: n.avg_pool(padded(n, t(n, *IMAGE), (1, 1, 0, 1)), kernel=(2, 2), predicate=when(n)),
+        "pad avg_pool",
+    ),
+    "below a transpose under a predicate": (
+        lambda n, x: n.transpose(padded(n, x, (1, 0, 2, 3)), permutation=(1, 0), predicate=when(n)),
+        "pad transpose",
+    ),
+    "under a predicate, below a transpose": (
+        lambda n, x: turn(n, n.pad(x, pads=(1, 0, 2, 3), value=0.0, predicate=when(n))), "pad transpose",
     ),
     "below a transpose": (lambda n, x: turn(n, padded(n, x, (1, 0, 2, 3), 4.0)), "transpose pad"),
     "below a transpose, read twice": (

@@ -120,10 +120,10 @@ def _is_square(value: SSAValue, x: SSAValue, r: Rewriter) -> bool:
 def clip_to_hard_sigmoid(op: MulOp, r: Rewriter) -> SSAValue | None:
     """clip(x + b, 0, c) / c -> hard_sigmoid(x), slope 1 / c, offset b / c."""
     scaled = beside_scalar(op.result, MulOp, r)
-    clip = producer(scaled[0], ClipOp) if scaled is not None else None
-    if scaled is None or clip is None or clip.min != 0 or not is_float_tensor(op.result):
+    if scaled is None or not is_float_tensor(op.result):
         return None
-    if not near(scaled[1] * clip.max, 1):
+    clip = producer(scaled[0], ClipOp)
+    if clip is None or clip.min != 0 or not near(scaled[1] * clip.max, 1):
         return None
     shifted = beside_scalar(clip.input, AddOp, r)
     if shifted is None:

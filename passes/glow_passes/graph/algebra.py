@@ -30,9 +30,7 @@ def constant_second(op: BinaryOp, r: Rewriter) -> SSAValue | None:
 
 
 def _neutral(op: BinaryOp, number: float, r: Rewriter) -> SSAValue | None:
-    if op.lhs.type == op.result.type and is_known(op.rhs, r) and r.uniform(op.rhs) == number:
-        return op.lhs
-    return None
+    return op.lhs if op.lhs.type == op.result.type and r.uniform(op.rhs) == number else None
 
 
 def add_zero(op: AddOp | SubOp, r: Rewriter) -> SSAValue | None:
@@ -52,9 +50,7 @@ def no_limit(op: MaxOp | MinOp, r: Rewriter) -> SSAValue | None:
 
 def multiply_zero(op: MulOp, r: Rewriter) -> SSAValue | None:
     """x * 0 -> 0 for integers; a float x may be NaN or infinite."""
-    if is_float_tensor(op.result) or not is_known(op.rhs, r) or r.uniform(op.rhs) != 0:
-        return None
-    return r.splat(0, op.result)
+    return r.splat(0, op.result) if not is_float_tensor(op.result) and r.uniform(op.rhs) == 0 else None
 
 
 def subtract_constant(op: SubOp, r: Rewriter) -> SSAValue | None:
@@ -93,10 +89,9 @@ def _merged(
     """x and join(c1, c2) of op(op(x, c1), c2)."""
     kind = type(op)
     inner = producer(op.lhs, kind, single=True)
-    if inner is None or not is_known(op.rhs, r) or not is_known(inner.rhs, r):
-        return None
-    first, second = r.array(inner.rhs), r.array(op.rhs)
-    if is_known(inner.lhs, r) or first is None or second is None:
+    first = None if inner is None else r.array(inner.rhs)
+    second = None if first is None else r.array(op.rhs)
+    if inner is None or first is None or second is None:
         return None
     size = prod(np.broadcast_shapes(first.shape, second.shape))
     if size > max(first.size, second.size, SMALL):
@@ -122,11 +117,9 @@ def merge_constants(op: BinaryOp, r: Rewriter) -> SSAValue | None:
     if merged is None:
         return None
     x, joined = merged
-    if isinstance(op, MulOp) and joined.dtype.kind == "f":
-        # A product that underflows would lose what the two steps keep.
-        tiny = np.abs(joined.astype(np.float64))
-        if bool(np.any((tiny < 1e-30) & (tiny > 0))) or bool(np.any(joined == 0)):
-            return None
+    floats = isinstance(op, MulOp) and joined.dtype.kind == "f"
+    if floats and bool(np.any(np.abs(joined.astype(np.float64)) < 1e-30)):
+        return None  # a product that underflows would lose what the two steps keep
     return r(type(op)(x, r.weight(joined, "merged")))
 
 
