@@ -88,7 +88,9 @@ def _changes_of(node: ast.AST, patterns: set[str]) -> Iterator[tuple[str, str, C
                 yield "comparison", told, partial(ops.__setitem__, place, other)
         case ast.BoolOp(values=values):
             for place, value in enumerate(values):
-                yield "term", f"without the term {ast.unparse(value)}", partial(values.pop, place)
+                # Of two terms the other one stays, twice: the syntax asks for two.
+                rest = [v for v in values if v is not value] * (2 if len(values) == 2 else 1)
+                yield "term", f"without the term {ast.unparse(value)}", partial(setattr, node, "values", rest)
         case ast.BinOp(op=op) if type(op) in TERMS:
             other = TERMS[type(op)]()
             told = f"{ast.unparse(node)}: {type(op).__name__} -> {type(other).__name__}"
