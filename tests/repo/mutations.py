@@ -87,7 +87,7 @@ def _changes_of(node: ast.AST, patterns: set[str]) -> Iterator[tuple[str, str, C
                 told = f"{ast.unparse(node)}: {type(op).__name__} -> {type(other).__name__}"
                 yield "comparison", told, partial(ops.__setitem__, place, other)
         case ast.BoolOp(values=values):
-            for place, value in enumerate(values):
+            for value in values:
                 # Of two terms the other one stays, twice: the syntax asks for two.
                 rest = [v for v in values if v is not value] * (2 if len(values) == 2 else 1)
                 yield "term", f"without the term {ast.unparse(value)}", partial(setattr, node, "values", rest)
