@@ -191,6 +191,9 @@ WEIGHTS: dict[str, tuple[Formula, str]] = {
     "before a product by what is not known": (
         lambda n, x: n.matmul(n.mul(x, row(6)), t(n, 6, 4)), "mul matmul",
     ),
+    "before a product, of a column": (
+        lambda n, x: n.matmul(n.mul(t(n, 3, 1), row(6)), grid(6, 4)), "mul matmul",
+    ),
     "before a product, not known": (lambda n, x: n.matmul(n.mul(x, t(n, 6)), grid(6, 4)), "mul matmul"),
     "before a product, of a larger shape": (
         lambda n, x: n.matmul(n.mul(t(n, 6), spread(2, 3, 6)), grid(6, 4)), "mul matmul",
@@ -227,11 +230,14 @@ def thin(
     return total
 
 
-def rows(n: Net, *indices: int, count: int = 4, **more: Any) -> SSAValue:
-    """Rows of a tensor, each by the same matrix."""
-    x, w = t(n, count, 2, 3), t(n, 3, 5)
-    cuts = [cut(n, x, (i, 0, 0), (i + 1, 2, 3)) for i in indices]
-    return cat(n, *[n.matmul(to(n, c, 2, 3), w, **more) for c in cuts], axis=0)
+def rows(
+    n: Net, *indices: int, count: int = 4, part: Sequence[int] = (1, 2, 3), matrix: Sequence[int] = (2, 3),
+    **more: Any,
+) -> SSAValue:  # fmt: skip
+    """Rows of a tensor, or other parts of it as matrices, each by the same matrix."""
+    x, w = t(n, count, 2, 3), t(n, matrix[1], 5)
+    cuts = [cut(n, x, (i, 0, 0), (i + part[0], *part[1:])) for i in indices]
+    return cat(n, *[n.matmul(to(n, c, *matrix), w, **more) for c in cuts], axis=0)
 
 
 def beside(n: Net, x: SSAValue, matrix: SSAValue) -> SSAValue:
@@ -250,6 +256,11 @@ SUMS: dict[str, tuple[Formula, str]] = {
     "parts that overlap": (lambda n, x: parts(n, 0, 2, 3), "insert insert insert add add"),
     "parts in ones": (lambda n, x: parts(n, 0, 2, 4, fill=1), "insert insert insert add add"),
     "parts with steps": (lambda n, x: parts(n, 0, 1, steps=2), "insert insert add"),
+    "a part with steps": (
+        lambda n, x: n.add(n.insert(spread(0, 3, 6), t(n, 3, 2), starts=(0, 0), steps=(1, 2)),
+                           n.insert(spread(0, 3, 6), t(n, 3, 4), starts=(0, 2))),
+        "insert insert add",
+    ),
     "parts of two axes": (
         lambda n, x: n.add(n.insert(spread(0, 3, 6), t(n, 3, 3), starts=(0, 0)),
                            n.insert(spread(0, 3, 6), t(n, 1, 6), starts=(0, 0))),
@@ -278,6 +289,10 @@ SUMS: dict[str, tuple[Formula, str]] = {
         lambda n, x: rows(n, 0, 1, 2, predicate=when(n)),
         "slice slice slice reshape matmul reshape matmul reshape matmul concat",
     ),
+    "thin products and one that is read twice": (
+        lambda n, x: n.mul(n.add(thin(n, 3, turned=False), p := n.matmul(t(n, 32, 2), t(n, 2, 32))), p),
+        "matmul concat concat matmul add mul",
+    ),
     "two thin products": (lambda n, x: thin(n, 2), "transpose matmul transpose matmul add"),
     "thick products": (lambda n, x: thin(n, 3, depth=16, turned=False), "matmul matmul add matmul add"),
     "nearly thick products": (lambda n, x: thin(n, 3, depth=15, turned=False), "concat concat matmul"),
@@ -289,6 +304,14 @@ SUMS: dict[str, tuple[Formula, str]] = {
     ),
     "three rows of seven": (
         lambda n, x: rows(n, 3, 1, 0, count=7),
+        "slice slice slice reshape matmul reshape matmul reshape matmul concat",
+    ),
+    "halves of rows": (
+        lambda n, x: rows(n, 0, 1, 2, part=(2, 1, 3)),
+        "slice slice slice reshape matmul reshape matmul reshape matmul concat",
+    ),
+    "rows of another shape": (
+        lambda n, x: rows(n, 0, 1, 2, matrix=(3, 2)),
         "slice slice slice reshape matmul reshape matmul reshape matmul concat",
     ),
     "a row beside all": (
