@@ -220,6 +220,7 @@ REDUCTIONS: dict[str, tuple[Formula, str]] = {
         "reduce_mean",
     ),
     "a mean of rows": (lambda n, x: n.mean(t(n, 1, 2, 3, 4), 1, 2), "reduce_mean"),
+    "a mean of a volume": (lambda n, x: n.mean(t(n, 1, 2, 3, 4, 2), 2, 3), "reduce_mean"),
     "a mean of a matrix": (lambda n, x: n.mean(t(n, 2, 3, 4), 1, 2), "reduce_mean"),
     "a maximum of whole numbers": (lambda n, x: n.top(ints(n, 1, 2, 3, 4), 2, 3), "reduce_max"),
 }  # fmt: skip

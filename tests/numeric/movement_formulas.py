@@ -275,6 +275,7 @@ SLICES: dict[str, tuple[Formula, str]] = {
 CONCATS: dict[str, tuple[Formula, str]] = {
     "of one": (lambda n, x: cat(n, x), ""),
     "of an empty one": (lambda n, x: cat(n, t(n, 3, 0)), ""),
+    "of empty ones": (lambda n, x: cat(n, t(n, 3, 0), t(n, 3, 0)), "concat"),
     "of concats": (lambda n, x: cat(n, cat(n, x, t(n, 3, 2)), t(n, 3, 1)), "concat"),
     "of concats along another axis": (
         lambda n, x: cat(n, cat(n, x, t(n, 2, 6), axis=0), t(n, 5, 1)), "concat concat",
@@ -344,6 +345,9 @@ EXPANSIONS: dict[str, tuple[Formula, str]] = {
     "before a sum": (lambda n, x: n.add(expand(n, x, 2, 3, 6), t(n, 2, 3, 6)), "add"),
     "before a sum, second": (lambda n, x: n.add(t(n, 2, 3, 6), expand(n, x, 2, 3, 6)), "add"),
     "that makes the result's shape": (lambda n, x: n.add(expand(n, x, 2, 3, 6), t(n, 3, 6)), "expand add"),
+    "before a sum under a predicate": (
+        lambda n, x: n.add(expand(n, x, 2, 3, 6), t(n, 2, 3, 6), predicate=when(n)), "expand add",
+    ),
     "of both": (lambda n, x: n.add(expand(n, x, 2, 3, 6), expand(n, t(n, 3, 6), 2, 3, 6)), "expand add"),
 }  # fmt: skip
 IMAGE = (1, 2, 4, 5)
