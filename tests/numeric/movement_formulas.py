@@ -249,6 +249,7 @@ SLICES: dict[str, tuple[Formula, str]] = {
     "of rows of parts": (lambda n, x: cut(n, cat(n, x, t(n, 3, 2)), (1, 6), (2, 8)), "slice"),
     "insert everything": (lambda n, x: n.insert(t(n, 3, 6), x, starts=(0, 0)), ""),
     "insert a part": (lambda n, x: n.insert(t(n, 3, 6), columns(n, x, 0, 3), starts=(0, 3)), "slice insert"),
+    "insert another tensor": (lambda n, x: n.insert(x, t(n, 3, 2), starts=(0, 3)), "insert"),
     "insert nothing": (lambda n, x: n.insert(x, t(n, 3, 0), starts=(0, 3)), ""),
     "insert its own part": (lambda n, x: n.insert(x, columns(n, x, 2, 5), starts=(0, 2)), ""),
     "insert its own part elsewhere": (

@@ -115,11 +115,10 @@ def test_names() -> None:
     symbols = Symbols(g.module)
     for hint in ("w", "w_2", "w", "w", "v"):
         symbols.add(LONG, tensor_of(LONG), hint)
-    assert list(symbols.table) == ["w", "w_2", "w_1", "w_3", "v"] and symbols.inserted == 5
-    assert [op.sym_name.data for op in g.module.ops if isinstance(op, ConstantOp)] == list(symbols.table)[
-        ::-1
-    ]
-    assert symbols.sweep() == 5 and not symbols.table
+    names = ["w", "w_2", "w_1", "w_3", "v"]
+    assert list(symbols.table) == ["main", *names] and symbols.inserted == 5
+    assert [op.sym_name.data for op in g.module.ops if isinstance(op, ConstantOp)] == names[::-1]
+    assert symbols.sweep() == 5 and list(symbols.table) == ["main"]
 
 
 def test_swept() -> None:
