@@ -122,6 +122,15 @@ TRANSPOSES: dict[str, tuple[Formula, str]] = {
         lambda n, x: n.matmul(x, n.add(n.exp(a := turn(n, x)), n.softmax(a, axis=0))),
         "transpose exp softmax add matmul",
     ),
+    "below two functions": (lambda n, x: n.add(n.exp(a := turn(n, x)), n.tanh(a)), "exp tanh add transpose"),
+    "below a function and a concat": (
+        lambda n, x: cat(n, a := turn(n, x), turn(n, t(n, 2, 6)), n.exp(a)), "exp concat transpose",
+    ),
+    "of a concat, read by what cannot pass": (
+        lambda n, x: n.add(n.reduce_sum(n.softmax(a := turn(n, x), axis=0), axes=(0, 1)),
+                           cat(n, a, turn(n, t(n, 2, 6)))),
+        "transpose softmax reduce_sum transpose concat add",
+    ),
     "below a concat": (lambda n, x: cat(n, turn(n, x), turn(n, t(n, 2, 6)), axis=1), "concat transpose"),
     "below a concat of one": (lambda n, x: cat(n, turn(n, x)), "concat transpose"),
     "below half a concat": (lambda n, x: cat(n, turn(n, x), t(n, 6, 2)), "transpose concat"),
@@ -165,6 +174,10 @@ RESHAPES: dict[str, tuple[Formula, str]] = {
     "below a function": (lambda n, x: n.exp(to(n, n.softmax(x, axis=1), 18)), "softmax exp reshape"),
     "below a function under a predicate": (
         lambda n, x: n.exp(soft(n, x, 18), predicate=when(n)), "softmax reshape exp",
+    ),
+    "of a copy": (lambda n, x: n.identity(soft(n, x, 18)), "softmax reshape identity"),
+    "of what is known": (
+        lambda n, x: n.exp(to(n, n.splat(value=2.0, results=tensor((3, 6), np.float32)), 18)), "reshape exp",
     ),
     "of an input": (lambda n, x: n.exp(to(n, x, 18)), "reshape exp"),
     "of a product, read twice": (
