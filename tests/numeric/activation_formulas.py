@@ -139,6 +139,16 @@ ACTIVATIONS: dict[str, tuple[Formula, str]] = {
         ),
         "mul mul add mul mul tanh add mul mul",
     ),
+    "tanh gelu of another function": (
+        lambda n, x: gelu_tanh(n, x, n.mul(n.exp(x), TANH)), "exp mul tanh add mul mul",
+    ),
+    "tanh gelu of a product with another function": (
+        lambda n, x: gelu_tanh(n, x, n.mul(n.mul(x, n.exp(x)), TANH)), "exp mul mul tanh add mul mul",
+    ),
+    "tanh gelu, the cube and another tensor": (
+        lambda n, x: gelu_tanh(n, x, n.mul(n.add(cube(n, x, x), other(n)), TANH)),
+        "mul mul mul add mul tanh add mul mul",
+    ),
     "tanh gelu of a square": (
         lambda n, x: gelu_tanh(n, x, n.mul(n.mul(x, x), TANH)), "mul mul tanh add mul mul",
     ),

@@ -295,6 +295,15 @@ NORMALIZATIONS: dict[str, tuple[Formula, str]] = {
         lambda n, x: n.mul(x, n.reciprocal(n.add(n.mean(n.mul(x, x), 1), 1e-3))),
         "mul reduce_mean add reciprocal mul",
     ),
+    "of a sum of squares": (
+        lambda n, x: n.div(x, n.sqrt(n.add(n.sum(n.mul(x, x), 1), 1e-3))), "mul reduce_sum add sqrt div",
+    ),
+    "of no square": (
+        lambda n, x: n.div(x, n.sqrt(n.add(n.mean(n.exp(x), 1), 1e-3))), "exp reduce_mean add sqrt div",
+    ),
+    "scaled, with a bias alone": (
+        lambda n, x: n.mul(n.layer_norm(x, None, grid(6), **ROW), row(6)), "layer_norm mul",
+    ),
     "of another square": (
         lambda n, x: n.div(x, n.sqrt(n.add(n.mean(n.mul(y := t(n, 3, 6), y), 1), 1e-3))),
         "mul reduce_mean add sqrt div",

@@ -156,7 +156,7 @@ def _constants(values: Sequence[SSAValue], norm: Any, r: Rewriter) -> list[Array
             return None
         all_axes = (1,) * len(shape) + array.shape
         more, own = all_axes[: array.ndim], all_axes[array.ndim :]
-        if any(n != 1 for n in more) or any(n not in (1, m) for n, m in zip(own, shape, strict=True)):
+        if any(n != 1 for n in more):
             return None
         known.append(np.broadcast_to(array.reshape(own), shape))
     return known
