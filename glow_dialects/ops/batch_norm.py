@@ -68,7 +68,7 @@ class _BatchNorm(PureOp):
 
     def vectors(self) -> Sequence[SSAValue]:
         """The operands that have one number a channel."""
-        return self.operands[1:]
+        return [v for v in self.operands[1:] if v is not self.predicate]
 
 
 @graph_op

@@ -41,7 +41,7 @@ class _Trailing(PureOp):
         input = self.operands[0]
         check_float(self.name, input)
         check_axis(self.name, self.axis, len(shape_of(input)))
-        for value in self.operands[1:]:
+        for value in (v for v in self.operands[1:] if v is not self.predicate):
             if element_of(value) != element_of(input):
                 raise VerifyException(f"{self.name}: {value.type} for an input {input.type}")
             if broadcast_shapes(shape_of(value), shape_of(input)) != shape_of(input):

@@ -129,6 +129,32 @@ ACTIVATIONS: dict[str, tuple[Formula, str]] = {
         lambda n, x: gelu_tanh(n, x, n.mul(n.mul(other(n), n.add(n.mul(n.mul(x, x), CUBE), 1.0)), TANH)),
         "mul mul add mul mul tanh add mul mul",
     ),
+    "tanh gelu of a product, the square first": (
+        lambda n, x: gelu_tanh(n, x, n.mul(n.mul(n.add(n.mul(n.mul(x, x), CUBE), 1.0), other(n)), TANH)),
+        "mul mul add mul mul tanh add mul mul",
+    ),
+    "tanh gelu of a product, x twice": (
+        lambda n, x: gelu_tanh(
+            n, x, n.mul(n.mul(n.mul(x, x), n.add(n.mul(n.mul(x, x), CUBE), 1.0)), TANH)
+        ),
+        "mul mul add mul mul tanh add mul mul",
+    ),
+    "tanh gelu of another function": (
+        lambda n, x: gelu_tanh(n, x, n.mul(n.exp(x), TANH)), "exp mul tanh add mul mul",
+    ),
+    "tanh gelu of a product with another function": (
+        lambda n, x: gelu_tanh(n, x, n.mul(n.mul(x, n.exp(x)), TANH)), "exp mul mul tanh add mul mul",
+    ),
+    "tanh gelu, the cube and another tensor": (
+        lambda n, x: gelu_tanh(n, x, n.mul(n.add(cube(n, x, x), other(n)), TANH)),
+        "mul mul mul add mul tanh add mul mul",
+    ),
+    "tanh gelu of a square": (
+        lambda n, x: gelu_tanh(n, x, n.mul(n.mul(x, x), TANH)), "mul mul tanh add mul mul",
+    ),
+    "hard sigmoid of integers": (
+        lambda n, x: n.mul(n.clip(n.add(whole(n), np.int32(1)), 0, 1), np.int32(1)), "add clip mul",
+    ),
     "hard sigmoid": (lambda n, x: n.mul(n.clip(n.add(x, 2.0), 0, 4), 0.25), "hard_sigmoid"),
     "hard sigmoid from 1": (lambda n, x: n.mul(n.clip(n.add(x, 2.0), 1, 4), 0.25), "add clip mul"),
     "hard sigmoid to 2": (lambda n, x: n.mul(n.clip(n.add(x, 2.0), 0, 4), 0.5), "add clip mul"),

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 from graph_runner import Net
-from movement_formulas import cast, cut, expand, row, t, to, turn
+from movement_formulas import cast, cut, expand, row, t, to, turn, when
 from xdsl.ir import SSAValue
 
-from glow_dialects.core.types import Array
+from glow_dialects.core.types import Array, tensor
 
 ROW: dict[str, Any] = {"axis": 1, "epsilon": 1e-3}
 Formula = Callable[[Net, SSAValue], SSAValue]
@@ -34,6 +34,7 @@ def spread(value: float, *shape: int) -> Array:
 
 ALGEBRA: dict[str, tuple[Formula, str]] = {
     "a constant first": (lambda n, x: n.add(row(6), x), "add"),
+    "two constants": (lambda n, x: n.mul(x, n.add(row(6), grid(6))), "add mul"),
     "x + 0": (lambda n, x: n.add(x, 0.0), ""),
     "0 + x": (lambda n, x: n.add(0.0, x), ""),
     "x - 0": (lambda n, x: n.sub(x, 0.0), ""),
@@ -128,8 +129,15 @@ SELECTS: dict[str, tuple[Formula, str]] = {
     "and true of a larger shape": (lambda n, x: n("and")(both(n, 3), np.ones((2, 3), bool)), "and"),
     "or true of a larger shape": (lambda n, x: n("or")(both(n, 3), np.ones((2, 3), bool)), ""),
 }  # fmt: skip
+
+
+def splat(n: Net, *shape: int) -> SSAValue:
+    """Twos that no constant holds."""
+    return n.splat(value=2.0, results=tensor(shape, np.float32))
+
+
 SPLATS: dict[str, tuple[Formula, str]] = {
-    "moved": (lambda n, x: n.add(x, turn(n, spread(2, 6, 3))), "add"),
+    "moved": (lambda n, x: n.add(x, turn(n, n.of(spread(2, 6, 3)))), "add"),
     "joined": (lambda n, x: n.add(x, n.concat([spread(2, 3, 2), spread(2, 3, 4)], axis=1)), "add"),
     "joined with others": (
         lambda n, x: n.add(x, n.concat([spread(2, 3, 2), spread(3, 3, 4)], axis=1)), "concat add",
@@ -137,14 +145,24 @@ SPLATS: dict[str, tuple[Formula, str]] = {
     "joined with what is not known": (
         lambda n, x: n.add(x, n.concat([spread(2, 3, 2), t(n, 3, 4)], axis=1)), "concat add",
     ),
-    "moved numbers": (lambda n, x: n.add(x, turn(n, grid(6, 3))), "transpose add"),
+    "moved numbers": (lambda n, x: n.add(x, turn(n, n.of(grid(6, 3)))), "transpose add"),
     "moved to nothing": (
         lambda n, x: n.add(t(n, 0, 3), cut(n, n.of(spread(2, 3, 3)), (0, 0), (0, 3))), "slice add",
     ),
     "computed": (lambda n, x: n.add(x, n.exp(spread(2, 3, 6))), "add"),
     "computed of two": (lambda n, x: n.add(x, n.mul(spread(2, 3, 6), spread(3, 6))), "add"),
     "computed of numbers": (lambda n, x: n.add(x, n.exp(grid(3, 6))), "exp add"),
-    "computed of nothing": (lambda n, x: n.add(t(n, 0, 3), n.exp(spread(2, 0, 3))), "exp add"),
+    "moved ones": (lambda n, x: n.add(x, turn(n, n.of(spread(2, 1, 3)))), "add"),
+    "moved, nothing at all": (lambda n, x: n.add(t(n, 0, 3), turn(n, splat(n, 3, 0))), "transpose add"),
+    "the mean of nothing": (lambda n, x: n.add(t(n, 3, 6), n.mean(splat(n, 3, 0), 1)), "reduce_mean add"),
+    "computed of nothing": (lambda n, x: n.add(t(n, 0, 3), n.exp(splat(n, 0, 3))), "exp add"),
+    "computed of ones": (lambda n, x: n.add(t(n, 1, 3), n.exp(splat(n, 1, 3))), "add"),
+    "computed under a predicate": (
+        lambda n, x: n.add(x, n.exp(splat(n, 3, 6), predicate=n.of(np.bool_(True)))), "exp add",
+    ),
+    "shrunk under a predicate": (
+        lambda n, x: n.add(x, splat(n, 3, 6), predicate=n.of(np.bool_(True))), "add",
+    ),
     "computed truth": (lambda n, x: n.select(n.cmp_lt(spread(2, 3, 6), 3.0), x, t(n, 3, 6)), "select"),
     "computed of truth": (lambda n, x: n.select(n("not")(np.ones((3, 6), bool)), x, t(n, 3, 6)), "select"),
     "the mean": (lambda n, x: n.add(x, n.mean(n.of(spread(2, 3, 6)), 1)), "add"),
@@ -198,7 +216,12 @@ REDUCTIONS: dict[str, tuple[Formula, str]] = {
     ),
     "a mean of an image": (lambda n, x: n.mean(t(n, 1, 2, 3, 4), 2, 3), "avg_pool"),
     "a maximum of an image": (lambda n, x: n.top(t(n, 1, 2, 3, 4), 3, 2), "max_pool"),
+    "a mean of an image under a predicate": (
+        lambda n, x: n.reduce_mean(t(n, 1, 2, 3, 4), axes=(2, 3), keepdims=True, predicate=when(n)),
+        "reduce_mean",
+    ),
     "a mean of rows": (lambda n, x: n.mean(t(n, 1, 2, 3, 4), 1, 2), "reduce_mean"),
+    "a mean of a volume": (lambda n, x: n.mean(t(n, 1, 2, 3, 4, 2), 2, 3), "reduce_mean"),
     "a mean of a matrix": (lambda n, x: n.mean(t(n, 2, 3, 4), 1, 2), "reduce_mean"),
     "a maximum of whole numbers": (lambda n, x: n.top(ints(n, 1, 2, 3, 4), 2, 3), "reduce_max"),
 }  # fmt: skip
@@ -238,6 +261,20 @@ NORMALIZATIONS: dict[str, tuple[Formula, str]] = {
         lambda n, x: n.div(d := n.sub(x, n.mean(t(n, 3, 6), 1)), n.sqrt(n.add(n.mean(n.mul(d, d), 1), 1e-3))),
         "reduce_mean sub rms_norm",
     ),
+    "of a difference": (
+        lambda n, x: n.div(d := n.sub(x, t(n, 3, 6)), n.sqrt(n.add(n.mean(n.mul(d, d), 1), 1e-3))),
+        "sub rms_norm",
+    ),
+    "with means that lose their axis": (
+        lambda n, x: n.div(
+            d := n.sub(y := t(n, 4, 4), n.reduce_mean(y, axes=(1,))),
+            n.sqrt(n.add(n.mean(n.mul(d, d), 1), 1e-3)),
+        ),
+        "reduce_mean sub rms_norm",
+    ),
+    "over no axis": (
+        lambda n, x: n.div(x, n.sqrt(n.add(n.mean(n.mul(x, x)), 1e-3))), "mul reduce_mean add sqrt div",
+    ),
     "without means": (lambda n, x: n.div(x, n.sqrt(n.add(n.mean(n.mul(x, x), 1), 1e-3))), "rms_norm"),
     "without means over the first axis": (
         lambda n, x: n.div(x, n.sqrt(n.add(n.mean(n.mul(x, x), 0), 1e-3))), "mul reduce_mean add sqrt div",
@@ -258,6 +295,15 @@ NORMALIZATIONS: dict[str, tuple[Formula, str]] = {
         lambda n, x: n.mul(x, n.reciprocal(n.add(n.mean(n.mul(x, x), 1), 1e-3))),
         "mul reduce_mean add reciprocal mul",
     ),
+    "of a sum of squares": (
+        lambda n, x: n.div(x, n.sqrt(n.add(n.sum(n.mul(x, x), 1), 1e-3))), "mul reduce_sum add sqrt div",
+    ),
+    "of no square": (
+        lambda n, x: n.div(x, n.sqrt(n.add(n.mean(n.exp(x), 1), 1e-3))), "exp reduce_mean add sqrt div",
+    ),
+    "scaled, with a bias alone": (
+        lambda n, x: n.mul(n.layer_norm(x, None, grid(6), **ROW), row(6)), "layer_norm mul",
+    ),
     "of another square": (
         lambda n, x: n.div(x, n.sqrt(n.add(n.mean(n.mul(y := t(n, 3, 6), y), 1), 1e-3))),
         "mul reduce_mean add sqrt div",
@@ -277,6 +323,8 @@ NORMALIZATIONS: dict[str, tuple[Formula, str]] = {
     "scaled by what is computed": (
         lambda n, x: n.mul(plain(n, x), t(n, 6)), "layer_norm",
     ),
+    "scaled by a number": (lambda n, x: n.mul(plain(n, x), t(n, 1, 1)), "layer_norm mul"),
+    "scaled by a row of more axes": (lambda n, x: n.mul(plain(n, x), t(n, 1, 1, 6)), "layer_norm mul"),
     "scaled by a column": (
         lambda n, x: n.mul(plain(n, x), t(n, 3, 1)), "layer_norm mul",
     ),
@@ -289,6 +337,10 @@ NORMALIZATIONS: dict[str, tuple[Formula, str]] = {
     "scaled, read twice": (
         lambda n, x: n.add(n.mul(y := plain(n, x), row(6)), y),
         "layer_norm mul add",
+    ),
+    "biased under a predicate": (
+        lambda n, x: n.add(n.layer_norm(x, row(6), None, **ROW, predicate=when(n)), t(n, 6)),
+        "layer_norm add",
     ),
     "scaled twice": (
         lambda n, x: n.mul(n.layer_norm(x, row(6), grid(6), **ROW), grid(6)), "layer_norm",

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from arithmetic_formulas import grid, ints, spread
 from graph_runner import Net
-from movement_formulas import cat, cut, row, t, to, turn
+from movement_formulas import cat, cut, row, t, to, turn, when
 from xdsl.ir import SSAValue
 
 Formula = Callable[[Net, SSAValue], SSAValue]
@@ -49,6 +49,12 @@ PRODUCTS: dict[str, tuple[Formula, str]] = {
     "and a matrix": (lambda n, x: n.add(matmul(n, x), t(n, 3, 4)), "matmul add"),
     "and a bias of a larger shape": (lambda n, x: n.add(matmul(n, x), t(n, 1, 1, 4)), "matmul add"),
     "and a bias, read twice": (lambda n, x: n.mul(n.add(y := matmul(n, x), row(4)), y), "matmul add mul"),
+    "under a predicate and a bias": (
+        lambda n, x: n.add(n.matmul(x, grid(6, 4), predicate=when(n)), row(4)), "matmul add",
+    ),
+    "as high as the image under a predicate": (
+        lambda n, x: wide(n, (1, 2, 5, 7), (3, 2, 5, 2), predicate=when(n)), "conv",
+    ),
     "a layer without bias and a bias": (
         lambda n, x: n.add(n.fully_connected(x, grid(6, 4), None), row(4)), "fully_connected",
     ),
@@ -69,6 +75,8 @@ PRODUCTS: dict[str, tuple[Formula, str]] = {
     "as high as the image, channels last": (
         lambda n, x: wide(n, (1, 5, 7, 2), (3, 5, 2, 2), layout="NHWC"), "conv",
     ),
+    "as long as the row": (lambda n, x: wide(n, (1, 2, 5), (3, 2, 5)), "conv"),
+    "as high as the volume": (lambda n, x: wide(n, (1, 2, 5, 6, 7), (3, 2, 5, 2, 2)), "conv"),
     "as the image": (lambda n, x: wide(n, (1, 2, 5, 5), (3, 2, 5, 5)), "conv"),
     "smaller than the image": (lambda n, x: wide(n, (1, 2, 5, 7), (3, 2, 2, 2)), "conv"),
     "as high as the image, which has one column": (lambda n, x: wide(n, (1, 2, 5, 1), (3, 2, 5, 1)), "conv"),
@@ -117,6 +125,12 @@ WEIGHTS: dict[str, tuple[Formula, str]] = {
         lambda n, x: n.batch_norm(image(n), t(n, 4), *STATISTICS[1:], epsilon=1e-3), "conv batch_norm",
     ),
     "normalised, read twice": (lambda n, x: n.add(normal(n, y := image(n)), y), "conv mul add add"),
+    "normalised under a predicate": (
+        lambda n, x: normal(n, image(n, predicate=when(n))), "conv mul add",
+    ),
+    "before a product under a predicate": (
+        lambda n, x: n.matmul(n.mul(x, row(6)), grid(6, 4), predicate=when(n)), "mul matmul",
+    ),
     "normalised alone": (lambda n, x: normal(n, t(n, 2, 4, 3)), "mul add"),
     "times a number": (lambda n, x: n.mul(image(n), 2.0), "conv"),
     "times channels": (lambda n, x: n.mul(image(n), grid(4, 1, 1)), "conv"),
@@ -177,6 +191,9 @@ WEIGHTS: dict[str, tuple[Formula, str]] = {
     "before a product by what is not known": (
         lambda n, x: n.matmul(n.mul(x, row(6)), t(n, 6, 4)), "mul matmul",
     ),
+    "before a product, of a column": (
+        lambda n, x: n.matmul(n.mul(t(n, 3, 1), row(6)), grid(6, 4)), "mul matmul",
+    ),
     "before a product, not known": (lambda n, x: n.matmul(n.mul(x, t(n, 6)), grid(6, 4)), "mul matmul"),
     "before a product, of a larger shape": (
         lambda n, x: n.matmul(n.mul(t(n, 6), spread(2, 3, 6)), grid(6, 4)), "mul matmul",
@@ -200,23 +217,27 @@ def parts(
     return total
 
 
-def thin(n: Net, count: int, depth: int = 2, turned: bool = True, extra: bool = False) -> SSAValue:
+def thin(
+    n: Net, count: int, depth: int = 2, turned: bool = True, extra: bool = False, **more: Any
+) -> SSAValue:
     """A sum of products of thin matrices of 32 rows and columns."""
     total = t(n, 32, 32) if extra else None
     for _ in range(count):
         left = turn(n, t(n, depth, 32)) if turned else t(n, 32, depth)
-        product = n.matmul(left, t(n, depth, 32))
+        product = n.matmul(left, t(n, depth, 32), **more)
         total = product if total is None else n.add(total, product)
     assert total is not None
     return total
 
 
-def rows(n: Net, *indices: int, count: int = 4, step: int = 1) -> SSAValue:
-    """Rows of a tensor, each by the same matrix."""
-    x, w = t(n, count, 2, 3), t(n, 3, 5)
-    ends = [i + 1 for i in indices]
-    cuts = [cut(n, x, (i, 0, 0), (e, 2, 3), (step, 1, 1)) for i, e in zip(indices, ends, strict=True)]
-    return cat(n, *[n.matmul(to(n, c, 2, 3), w) for c in cuts], axis=0)
+def rows(
+    n: Net, *indices: int, count: int = 4, part: Sequence[int] = (1, 2, 3), matrix: Sequence[int] = (2, 3),
+    **more: Any,
+) -> SSAValue:  # fmt: skip
+    """Rows of a tensor, or other parts of it as matrices, each by the same matrix."""
+    x, w = t(n, count, 2, 3), t(n, matrix[1], 5)
+    cuts = [cut(n, x, (i, 0, 0), (i + part[0], *part[1:])) for i in indices]
+    return cat(n, *[n.matmul(to(n, c, *matrix), w, **more) for c in cuts], axis=0)
 
 
 def beside(n: Net, x: SSAValue, matrix: SSAValue) -> SSAValue:
@@ -235,6 +256,11 @@ SUMS: dict[str, tuple[Formula, str]] = {
     "parts that overlap": (lambda n, x: parts(n, 0, 2, 3), "insert insert insert add add"),
     "parts in ones": (lambda n, x: parts(n, 0, 2, 4, fill=1), "insert insert insert add add"),
     "parts with steps": (lambda n, x: parts(n, 0, 1, steps=2), "insert insert add"),
+    "a part with steps": (
+        lambda n, x: n.add(n.insert(spread(0, 3, 6), t(n, 3, 2), starts=(0, 0), steps=(1, 2)),
+                           n.insert(spread(0, 3, 6), t(n, 3, 4), starts=(0, 2))),
+        "insert insert add",
+    ),
     "parts of two axes": (
         lambda n, x: n.add(n.insert(spread(0, 3, 6), t(n, 3, 3), starts=(0, 0)),
                            n.insert(spread(0, 3, 6), t(n, 1, 6), starts=(0, 0))),
@@ -256,6 +282,17 @@ SUMS: dict[str, tuple[Formula, str]] = {
     "thin products": (lambda n, x: thin(n, 3), "concat transpose concat matmul"),
     "thin products, not turned": (lambda n, x: thin(n, 3, turned=False), "concat concat matmul"),
     "thin products and more": (lambda n, x: thin(n, 3, extra=True), "concat transpose concat matmul add"),
+    "thin products under a predicate": (
+        lambda n, x: thin(n, 3, turned=False, predicate=when(n)), "matmul matmul add matmul add",
+    ),
+    "rows under a predicate": (
+        lambda n, x: rows(n, 0, 1, 2, predicate=when(n)),
+        "slice slice slice reshape matmul reshape matmul reshape matmul concat",
+    ),
+    "thin products and one that is read twice": (
+        lambda n, x: n.mul(n.add(thin(n, 3, turned=False), p := n.matmul(t(n, 32, 2), t(n, 2, 32))), p),
+        "matmul concat concat matmul add mul",
+    ),
     "two thin products": (lambda n, x: thin(n, 2), "transpose matmul transpose matmul add"),
     "thick products": (lambda n, x: thin(n, 3, depth=16, turned=False), "matmul matmul add matmul add"),
     "nearly thick products": (lambda n, x: thin(n, 3, depth=15, turned=False), "concat concat matmul"),
@@ -267,6 +304,14 @@ SUMS: dict[str, tuple[Formula, str]] = {
     ),
     "three rows of seven": (
         lambda n, x: rows(n, 3, 1, 0, count=7),
+        "slice slice slice reshape matmul reshape matmul reshape matmul concat",
+    ),
+    "halves of rows": (
+        lambda n, x: rows(n, 0, 1, 2, part=(2, 1, 3)),
+        "slice slice slice reshape matmul reshape matmul reshape matmul concat",
+    ),
+    "rows of another shape": (
+        lambda n, x: rows(n, 0, 1, 2, matrix=(3, 2)),
         "slice slice slice reshape matmul reshape matmul reshape matmul concat",
     ),
     "a row beside all": (

@@ -41,6 +41,11 @@ def expand(n: Net, x: SSAValue, *shape: int) -> SSAValue:
     return n.expand(x, results=tensor(shape, np.float32))
 
 
+def when(n: Net) -> SSAValue:
+    """A predicate."""
+    return n.g.input(np.array(True))
+
+
 def turn(n: Net, x: SSAValue, *permutation: int) -> SSAValue:
     """A transpose, of a matrix where nothing is said."""
     return n.transpose(x, permutation=permutation or (1, 0))
@@ -93,6 +98,9 @@ TRANSPOSES: dict[str, tuple[Formula, str]] = {
     "others change places": (lambda n, x: turn(n, t(n, 1, 3, 4), 2, 0, 1), "transpose"),
     "below a function": (lambda n, x: n.exp(turn(n, x)), "exp transpose"),
     "below a function of three axes": (lambda n, x: n.exp(turn(n, t(n, 2, 3, 4), 1, 2, 0)), "exp transpose"),
+    "below a function under a predicate": (
+        lambda n, x: n.exp(turn(n, x), predicate=when(n)), "transpose exp",
+    ),
     "below a sum": (lambda n, x: n.add(turn(n, x), turn(n, t(n, 3, 6))), "add transpose"),
     "below a sum with a constant": (
         lambda n, x: n.add(turn(n, x), row(18).reshape(6, 3)), "add transpose",
@@ -113,6 +121,15 @@ TRANSPOSES: dict[str, tuple[Formula, str]] = {
     "read by what cannot pass": (
         lambda n, x: n.matmul(x, n.add(n.exp(a := turn(n, x)), n.softmax(a, axis=0))),
         "transpose exp softmax add matmul",
+    ),
+    "below two functions": (lambda n, x: n.add(n.exp(a := turn(n, x)), n.tanh(a)), "exp tanh add transpose"),
+    "below a function and a concat": (
+        lambda n, x: cat(n, a := turn(n, x), turn(n, t(n, 2, 6)), n.exp(a)), "exp concat transpose",
+    ),
+    "of a concat, read by what cannot pass": (
+        lambda n, x: n.add(n.reduce_sum(n.softmax(a := turn(n, x), axis=0), axes=(0, 1)),
+                           cat(n, a, turn(n, t(n, 2, 6)))),
+        "transpose softmax reduce_sum transpose concat add",
     ),
     "below a concat": (lambda n, x: cat(n, turn(n, x), turn(n, t(n, 2, 6)), axis=1), "concat transpose"),
     "below a concat of one": (lambda n, x: cat(n, turn(n, x)), "concat transpose"),
@@ -155,6 +172,13 @@ RESHAPES: dict[str, tuple[Formula, str]] = {
     "an expansion by ones": (lambda n, x: expand(n, x, 1, 3, 6), "reshape"),
     "an expansion": (lambda n, x: expand(n, x, 2, 3, 6), "expand"),
     "below a function": (lambda n, x: n.exp(to(n, n.softmax(x, axis=1), 18)), "softmax exp reshape"),
+    "below a function under a predicate": (
+        lambda n, x: n.exp(soft(n, x, 18), predicate=when(n)), "softmax reshape exp",
+    ),
+    "of a copy": (lambda n, x: n.identity(soft(n, x, 18)), "softmax reshape identity"),
+    "of what is known": (
+        lambda n, x: n.exp(to(n, n.splat(value=2.0, results=tensor((3, 6), np.float32)), 18)), "reshape exp",
+    ),
     "of an input": (lambda n, x: n.exp(to(n, x, 18)), "reshape exp"),
     "of a product, read twice": (
         lambda n, x: n.add(n.exp(a := to(n, n.softmax(x, axis=1), 18)), n.softmax(a, axis=0)),
@@ -238,6 +262,7 @@ SLICES: dict[str, tuple[Formula, str]] = {
     "of rows of parts": (lambda n, x: cut(n, cat(n, x, t(n, 3, 2)), (1, 6), (2, 8)), "slice"),
     "insert everything": (lambda n, x: n.insert(t(n, 3, 6), x, starts=(0, 0)), ""),
     "insert a part": (lambda n, x: n.insert(t(n, 3, 6), columns(n, x, 0, 3), starts=(0, 3)), "slice insert"),
+    "insert another tensor": (lambda n, x: n.insert(x, t(n, 3, 2), starts=(0, 3)), "insert"),
     "insert nothing": (lambda n, x: n.insert(x, t(n, 3, 0), starts=(0, 3)), ""),
     "insert its own part": (lambda n, x: n.insert(x, columns(n, x, 2, 5), starts=(0, 2)), ""),
     "insert its own part elsewhere": (
@@ -264,6 +289,7 @@ SLICES: dict[str, tuple[Formula, str]] = {
 CONCATS: dict[str, tuple[Formula, str]] = {
     "of one": (lambda n, x: cat(n, x), ""),
     "of an empty one": (lambda n, x: cat(n, t(n, 3, 0)), ""),
+    "of empty ones": (lambda n, x: cat(n, t(n, 3, 0), t(n, 3, 0)), "concat"),
     "of concats": (lambda n, x: cat(n, cat(n, x, t(n, 3, 2)), t(n, 3, 1)), "concat"),
     "of concats along another axis": (
         lambda n, x: cat(n, cat(n, x, t(n, 2, 6), axis=0), t(n, 5, 1)), "concat concat",
@@ -318,6 +344,9 @@ GATHERS: dict[str, tuple[Formula, str]] = {
     "uneven": (lambda n, x: pick(n, x, [0, 1, 3]), "gather"),
     "none": (lambda n, x: pick(n, x, np.zeros(0)), "gather"),
     "of two axes": (lambda n, x: pick(n, x, [[0, 1]]), "gather"),
+    "under a predicate": (
+        lambda n, x: n.gather(x, np.array([1, 2]), axis=1, predicate=when(n)), "gather",
+    ),
     "not known": (lambda n, x: n.gather(x, n.g.input(np.array([1, 2])), axis=1), "gather"),
 }  # fmt: skip
 EXPANSIONS: dict[str, tuple[Formula, str]] = {
@@ -330,6 +359,9 @@ EXPANSIONS: dict[str, tuple[Formula, str]] = {
     "before a sum": (lambda n, x: n.add(expand(n, x, 2, 3, 6), t(n, 2, 3, 6)), "add"),
     "before a sum, second": (lambda n, x: n.add(t(n, 2, 3, 6), expand(n, x, 2, 3, 6)), "add"),
     "that makes the result's shape": (lambda n, x: n.add(expand(n, x, 2, 3, 6), t(n, 3, 6)), "expand add"),
+    "before a sum under a predicate": (
+        lambda n, x: n.add(expand(n, x, 2, 3, 6), t(n, 2, 3, 6), predicate=when(n)), "expand add",
+    ),
     "of both": (lambda n, x: n.add(expand(n, x, 2, 3, 6), expand(n, t(n, 3, 6), 2, 3, 6)), "expand add"),
 }  # fmt: skip
 IMAGE = (1, 2, 4, 5)
@@ -402,6 +434,25 @@ PADS: dict[str, tuple[Formula, str]] = {
     "before an average with dilations": (
         lambda n, x: n.avg_pool(padded(n, t(n, *IMAGE), (1, 1, 0, 1)), kernel=(2, 2), dilations=(2, 2)),
         "pad avg_pool",
+    ),
+    "before what has a predicate": (
+        lambda n, x: conv(n, padded(n, t(n, *IMAGE), (1, 2, 0, 1)), predicate=when(n)), "pad conv",
+    ),
+    "before a maximum under a predicate": (
+        lambda n, x: n.max_pool(padded(n, t(n, *IMAGE), (1, 1, 0, 1), -math.inf), kernel=(2, 2),
+                                predicate=when(n)),
+        "pad max_pool",
+    ),
+    "before an average under a predicate": (
+        lambda n, x: n.avg_pool(padded(n, t(n, *IMAGE), (1, 1, 0, 1)), kernel=(2, 2), predicate=when(n)),
+        "pad avg_pool",
+    ),
+    "below a transpose under a predicate": (
+        lambda n, x: n.transpose(padded(n, x, (1, 0, 2, 3)), permutation=(1, 0), predicate=when(n)),
+        "pad transpose",
+    ),
+    "under a predicate, below a transpose": (
+        lambda n, x: turn(n, n.pad(x, pads=(1, 0, 2, 3), value=0.0, predicate=when(n))), "pad transpose",
     ),
     "below a transpose": (lambda n, x: turn(n, padded(n, x, (1, 0, 2, 3), 4.0)), "transpose pad"),
     "below a transpose, read twice": (

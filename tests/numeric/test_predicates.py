@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from card_runner import SAMPLES, graph_of
 
 import glow_compiler as glow
 from glow_backends.predicated import PredicatedPart, PredicatedProgram
@@ -140,3 +141,16 @@ def test_other_backends_drop_predicates() -> None:
     net = glow.compile(network(()), backend="interpreter")
     want = glow.compile(network(None), backend="interpreter").run(feed())["y"]
     np.testing.assert_array_equal(net.run(feed(p=np.array(False)))["y"], want)
+
+
+def test_operators_take_predicates() -> None:
+    """A predicate is valid on every operator, whatever other operands it has."""
+    for sample in SAMPLES.values():
+        g, _ = graph_of(sample)
+        nodes = [op for op in g.function.body.block.ops if isinstance(op, GraphOp)]
+        predicate = g.input(np.array(True))
+        predicate.owner.detach()
+        g.function.body.block.insert_op_before(predicate.owner, nodes[0])
+        for node in nodes:
+            node.set_predicate(predicate)
+            node.verify()

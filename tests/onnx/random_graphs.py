@@ -55,9 +55,8 @@ class Graph:
         """The model; values that nothing reads are the outputs."""
         used = {n for node in self.nodes for n in node.input}
         ends = [n for n in self.values if n not in used and n not in self.feed]
-        ends += (
-            self.rng.sample([n for n in used if n in self.values and n not in self.feed], 1) if used else []
-        )
+        inside = sorted(n for n in used if n in self.values and n not in self.feed)
+        ends += self.rng.sample(inside, 1) if inside else []
         made = helper.make_graph(
             self.nodes,
             "random",

@@ -42,10 +42,11 @@ class Mutant:
 def mutants(text: str) -> list[Mutant]:
     """Every mutant of the text of a module, in its order."""
     tree, lines = ast.parse(text), text.splitlines()
+    patterns = {"PATTERNS", "RECOGNIZE", *_patterns(tree)}
     found: list[Mutant] = []
     for node, span in _code(tree, None, False):
         line = getattr(node, "lineno", 0)
-        for kind, change, make in _changes_of(node):
+        for kind, change, make in _changes_of(node, patterns):
             needed = _rule(tree, change) if kind == "pattern" else span
             found.append(Mutant(line, kind, change, lines[line - 1].strip(), span, needed, tree, make))
     return found
@@ -59,12 +60,26 @@ def _rule(tree: ast.Module, change: str) -> range | None:
     return None
 
 
-def _changes_of(node: ast.AST) -> Iterator[tuple[str, str, Callable[[], object]]]:
+def _patterns(tree: ast.Module) -> Iterator[str]:
+    """The names of single patterns: `IDENTITY = Pattern(...)`, or imported as `PATTERN`."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.Assign(targets=[ast.Name(id=name)], value=ast.Call(func=ast.Name(id="Pattern"))):
+                yield name
+            case ast.alias(name="PATTERN", asname=name):
+                yield name or "PATTERN"
+            case _:
+                pass
+
+
+def _changes_of(node: ast.AST, patterns: set[str]) -> Iterator[tuple[str, str, Callable[[], object]]]:
     """The changes of one node: kind, what is told of it, and how it is made."""
     match node:
         case ast.Tuple(elts=elements):
             for place, element in enumerate(elements):
-                if isinstance(element, ast.Call) and _name(element.func) == "Pattern":
+                if _name(element) in patterns or (
+                    isinstance(element, ast.Call) and _name(element.func) == "Pattern"
+                ):
                     yield "pattern", f"without {ast.unparse(element)}", partial(elements.pop, place)
         case ast.Compare(ops=ops):
             for place, op in enumerate(ops):
@@ -72,8 +87,10 @@ def _changes_of(node: ast.AST) -> Iterator[tuple[str, str, Callable[[], object]]
                 told = f"{ast.unparse(node)}: {type(op).__name__} -> {type(other).__name__}"
                 yield "comparison", told, partial(ops.__setitem__, place, other)
         case ast.BoolOp(values=values):
-            for place, value in enumerate(values):
-                yield "term", f"without the term {ast.unparse(value)}", partial(values.pop, place)
+            for value in values:
+                # Of two terms the other one stays, twice: the syntax asks for two.
+                rest = [v for v in values if v is not value] * (2 if len(values) == 2 else 1)
+                yield "term", f"without the term {ast.unparse(value)}", partial(setattr, node, "values", rest)
         case ast.BinOp(op=op) if type(op) in TERMS:
             other = TERMS[type(op)]()
             told = f"{ast.unparse(node)}: {type(op).__name__} -> {type(other).__name__}"
@@ -111,4 +128,6 @@ def _code(node: ast.AST, span: range | None, inside: bool) -> Iterator[tuple[ast
 
 
 def _name(node: ast.AST) -> str:
-    return node.id if isinstance(node, ast.Name) else ""
+    """The last name of `x`, `a.x`, `*x` and `*a.x`."""
+    node = node.value if isinstance(node, ast.Starred) else node
+    return node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else ""

@@ -39,9 +39,10 @@ def test_mutants() -> None:
         ("number", "2 -> 3"),
         ("number", "0 -> 1"),
     ]
-    sources = [ast.unparse(mutations.mutants(SOURCE)[n].made()) for n in range(len(made))]
+    trees = [mutations.mutants(SOURCE)[n].made() for n in range(len(made))]
+    assert all(compile(tree, "mutant", "exec") for tree in trees)
+    sources = [ast.unparse(tree) for tree in trees]
     assert len(set(sources)) == len(sources)
-    assert all(compile(source, "mutant", "exec") for source in sources)
     assert "X = (Pattern((Sub,), two),)" in sources[0] and "op <= 2" in sources[5]
 
 

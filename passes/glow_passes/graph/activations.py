@@ -26,7 +26,7 @@ from glow_dialects.ops.activation import (
 from glow_dialects.ops.arithmetic import AddOp, DivOp, MaxOp, MulOp
 from glow_dialects.ops.unary_math import AbsOp, ErfOp, ExpOp, Log1pOp, LogOp, NegOp, ReciprocalOp
 from glow_passes.graph.driver import Pattern, Rewriter, producer
-from glow_passes.graph.match import beside_scalar, factors, is_float_tensor, is_known, near
+from glow_passes.graph.match import beside_scalar, factors, is_float_tensor, near
 
 
 def _scaled(value: SSAValue, x: SSAValue, r: Rewriter) -> float | None:
@@ -120,10 +120,10 @@ def _is_square(value: SSAValue, x: SSAValue, r: Rewriter) -> bool:
 def clip_to_hard_sigmoid(op: MulOp, r: Rewriter) -> SSAValue | None:
     """clip(x + b, 0, c) / c -> hard_sigmoid(x), slope 1 / c, offset b / c."""
     scaled = beside_scalar(op.result, MulOp, r)
-    clip = producer(scaled[0], ClipOp) if scaled is not None else None
-    if scaled is None or clip is None or clip.min != 0 or not is_float_tensor(op.result):
+    if scaled is None or not is_float_tensor(op.result):
         return None
-    if not near(scaled[1] * clip.max, 1):
+    clip = producer(scaled[0], ClipOp)
+    if clip is None or clip.min != 0 or not near(scaled[1] * clip.max, 1):
         return None
     shifted = beside_scalar(clip.input, AddOp, r)
     if shifted is None:
@@ -165,7 +165,7 @@ def softsign(op: DivOp, r: Rewriter) -> SSAValue | None:
 
 def leaky_relu(op: MaxOp, r: Rewriter) -> SSAValue | None:
     """max(x, alpha * x) -> leaky_relu(x), alpha between 0 and 1."""
-    if is_known(op.rhs, r) or not is_float_tensor(op.result):
+    if not is_float_tensor(op.result):
         return None
     for x, other in ((op.lhs, op.rhs), (op.rhs, op.lhs)):
         alpha = _scaled(other, x, r)

@@ -30,9 +30,7 @@ def constant_second(op: BinaryOp, r: Rewriter) -> SSAValue | None:
 
 
 def _neutral(op: BinaryOp, number: float, r: Rewriter) -> SSAValue | None:
-    if op.lhs.type == op.result.type and is_known(op.rhs, r) and r.uniform(op.rhs) == number:
-        return op.lhs
-    return None
+    return op.lhs if op.lhs.type == op.result.type and r.uniform(op.rhs) == number else None
 
 
 def add_zero(op: AddOp | SubOp, r: Rewriter) -> SSAValue | None:
@@ -52,9 +50,7 @@ def no_limit(op: MaxOp | MinOp, r: Rewriter) -> SSAValue | None:
 
 def multiply_zero(op: MulOp, r: Rewriter) -> SSAValue | None:
     """x * 0 -> 0 for integers; a float x may be NaN or infinite."""
-    if is_float_tensor(op.result) or not is_known(op.rhs, r) or r.uniform(op.rhs) != 0:
-        return None
-    return r.splat(0, op.result)
+    return r.splat(0, op.result) if not is_float_tensor(op.result) and r.uniform(op.rhs) == 0 else None
 
 
 def subtract_constant(op: SubOp, r: Rewriter) -> SSAValue | None:
@@ -71,7 +67,7 @@ def divide_by_constant(op: DivOp, r: Rewriter) -> SSAValue | None:
     Doubles are what NumPy's functions compute in, which round to decimals by a quotient.
     """
     operands = beside_constant(op, r)
-    if operands is None or not is_float_tensor(op.result):
+    if operands is None:
         return None
     with np.errstate(all="ignore"):
         inverse = (1.0 / operands[1].astype(np.float64)).astype(operands[1].dtype)
@@ -86,9 +82,7 @@ def one_over(op: DivOp, r: Rewriter) -> SSAValue | None:
     """1 / x -> reciprocal(x)."""
     if op.rhs.type != op.result.type or not is_float_tensor(op.result):
         return None
-    if not is_known(op.lhs, r) or r.uniform(op.lhs) != 1:
-        return None
-    return r(ReciprocalOp(op.rhs))
+    return r(ReciprocalOp(op.rhs)) if r.uniform(op.lhs) == 1 else None
 
 
 def _merged(
@@ -97,17 +91,16 @@ def _merged(
     """x and join(c1, c2) of op(op(x, c1), c2)."""
     kind = type(op)
     inner = producer(op.lhs, kind, single=True)
-    if inner is None or not is_known(op.rhs, r) or not is_known(inner.rhs, r):
-        return None
-    first, second = r.array(inner.rhs), r.array(op.rhs)
-    if is_known(inner.lhs, r) or first is None or second is None:
+    first = None if inner is None else r.array(inner.rhs)
+    second = None if first is None else r.array(op.rhs)
+    if inner is None or first is None or second is None:
         return None
     size = prod(np.broadcast_shapes(first.shape, second.shape))
     if size > max(first.size, second.size, SMALL):
         return None
     with np.errstate(all="ignore"):
         joined = join(first, second).astype(first.dtype)
-    if joined.dtype.kind == "f" and not bool(np.all(np.isfinite(joined.astype(np.float64)))):
+    if not bool(np.all(np.isfinite(joined.astype(np.float64)))):
         return None
     return inner.lhs, joined
 
@@ -131,17 +124,15 @@ def merge_constants(op: BinaryOp, r: Rewriter) -> SSAValue | None:
         second = r.array(op.rhs)
         if second is None or bool(np.any(2 * np.abs(joined) < np.abs(second))):
             return None
-    if isinstance(op, MulOp) and joined.dtype.kind == "f":
-        # A product that underflows would lose what the two steps keep.
-        tiny = np.abs(joined.astype(np.float64))
-        if bool(np.any((tiny < 1e-30) & (tiny > 0))) or bool(np.any(joined == 0)):
-            return None
+    floats = isinstance(op, MulOp) and joined.dtype.kind == "f"
+    if floats and bool(np.any(np.abs(joined.astype(np.float64)) < 1e-30)):
+        return None  # a product that underflows would lose what the two steps keep
     return r(type(op)(x, r.weight(joined, "merged")))
 
 
 def power(op: PowOp, r: Rewriter) -> SSAValue | None:
     """x ^ 2 -> x * x, x ^ 0.5 -> sqrt(x), x ^ -1 -> reciprocal(x), x ^ 0 -> 1."""
-    if op.lhs.type != op.result.type or not is_known(op.rhs, r):
+    if op.lhs.type != op.result.type:
         return None
     exponent = r.uniform(op.rhs)
     if exponent == 2:

@@ -35,9 +35,9 @@ def tile_once(op: TileOp, r: Rewriter) -> SSAValue | None:
 
 def expand_before_broadcast(op: BinaryOp | SelectOp, r: Rewriter) -> SSAValue | None:
     """add(expand(x), y) -> add(x, y) where y broadcasts x to the same shape."""
-    operands = [o.input if (o := _expand(v)) is not None else v for v in op.operands]
-    if operands == list(op.operands) or op.predicate is not None:
+    if op.predicate is not None:
         return None
+    operands = [o.input if (o := _expand(v)) is not None else v for v in op.operands]
     shape = shape_of(op.result)
     for index, value in enumerate(op.operands):
         if operands[index] is value:

@@ -17,7 +17,6 @@ from glow_dialects.ops.fully_connected import FullyConnectedOp
 from glow_dialects.ops.matmul import MatmulOp
 from glow_passes.graph.driver import Pattern, Rewriter, is_used_once, producer
 from glow_passes.graph.linear import channel_vector, linear_of, plain_properties, wide
-from glow_passes.graph.match import is_known
 
 
 def _affine(op: BatchNormOp, r: Rewriter) -> tuple[Array, Array] | None:
@@ -57,9 +56,8 @@ def batch_norm_alone(op: BatchNormOp, r: Rewriter) -> SSAValue | None:
 
 def multiply_after_linear(op: MulOp, r: Rewriter) -> SSAValue | None:
     """conv(x, w, b) * s -> conv(x, w * s, b * s), s a number or one a channel."""
-    if op.lhs.type != op.result.type or not is_known(op.rhs, r):
-        return None
-    linear, array = linear_of(op.lhs, r), r.array(op.rhs)
+    linear = linear_of(op.lhs, r) if op.lhs.type == op.result.type else None
+    array = None if linear is None else r.array(op.rhs)
     if linear is None or array is None:
         return None
     factor = channel_vector(array, linear)
@@ -71,9 +69,8 @@ def multiply_after_linear(op: MulOp, r: Rewriter) -> SSAValue | None:
 
 def add_after_linear(op: AddOp, r: Rewriter) -> SSAValue | None:
     """conv(x, w, b) + t -> conv(x, w, b + t), t a number or one a channel."""
-    if op.lhs.type != op.result.type or not is_known(op.rhs, r):
-        return None
-    linear, array = linear_of(op.lhs, r), r.array(op.rhs)
+    linear = linear_of(op.lhs, r) if op.lhs.type == op.result.type else None
+    array = None if linear is None else r.array(op.rhs)
     if linear is None or array is None or isinstance(linear.op, MatmulOp):
         return None
     offset = channel_vector(array, linear)
@@ -89,9 +86,8 @@ def multiply_before_linear(op: ConvOp | FullyConnectedOp | MatmulOp, r: Rewriter
     if product is None or not is_used_once(x) or product.lhs.type != x.type:
         return None
     filter = op.operands[1]
-    if not is_known(product.rhs, r) or not is_known(filter, r) or op.predicate is not None:
-        return None
-    factor, weights = r.array(product.rhs), r.array(filter)
+    factor = r.array(product.rhs) if op.predicate is None else None
+    weights = None if factor is None else r.array(filter)
     if factor is None or weights is None or weights.dtype.kind in "iub":
         return None
     scaled = _scale_inputs(op, wide(factor), wide(weights))

@@ -12,14 +12,11 @@ from glow_dialects.ops.gather import GatherOp
 from glow_dialects.ops.reshape import ReshapeOp
 from glow_dialects.ops.slice import SliceOp
 from glow_passes.graph.driver import Pattern, Rewriter
-from glow_passes.graph.match import is_known
 
 
 def gather_to_slice(op: GatherOp, r: Rewriter) -> SSAValue | None:
     """gather(x, 2) -> reshape(x[2:3]); gather(x, [1, 3, 5]) -> x[1:6:2]."""
-    if not is_known(op.indices, r) or op.predicate is not None:
-        return None
-    indices = r.array(op.indices)
+    indices = r.array(op.indices) if op.predicate is None else None
     if indices is None or indices.size == 0 or indices.ndim > 1:
         return None
     shape, axis = shape_of(op.data), op.axis

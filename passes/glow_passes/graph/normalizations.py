@@ -53,7 +53,7 @@ def normalized(op: DivOp | MulOp, r: Rewriter) -> SSAValue | None:
     for d, spread in pairs:
         deviation = _deviation(spread, isinstance(op, MulOp), r)
         square = None if deviation is None else _mean_of_square(deviation[0])
-        if deviation is None or square is None or square[0] is not d or d.type != op.result.type:
+        if deviation is None or square is None or square[0] is not d:
             continue
         return _norm_of(d, square[1], deviation[1], r)
     return None
@@ -89,7 +89,7 @@ def _parameter(value: SSAValue, shape: tuple[int, ...], r: Rewriter) -> SSAValue
     if mine == shape:
         return value
     extra = len(mine) - len(shape)
-    if extra <= 0 or mine[extra:] != shape or any(n != 1 for n in mine[:extra]):
+    if mine[extra:] != shape or any(n != 1 for n in mine[:extra]):
         return None
     return r(ReshapeOp.to(value, shape))
 
@@ -154,13 +154,11 @@ def _constants(values: Sequence[SSAValue], norm: Any, r: Rewriter) -> list[Array
         array = r.array(value) if typed(value).element_type == typed(norm.input).element_type else None
         if array is None:
             return None
-        own = (1,) * (len(shape) - array.ndim) + array.shape
-        extra = len(own) - len(shape)
-        if any(n != 1 for n in own[:extra]) or any(
-            n not in (1, m) for n, m in zip(own[extra:], shape, strict=True)
-        ):
+        all_axes = (1,) * len(shape) + array.shape
+        more, own = all_axes[: array.ndim], all_axes[array.ndim :]
+        if any(n != 1 for n in more):
             return None
-        known.append(np.broadcast_to(array.reshape(own[extra:]), shape))
+        known.append(np.broadcast_to(array.reshape(own), shape))
     return known
 
 

@@ -57,11 +57,11 @@ def matmul_and_bias(op: AddOp, r: Rewriter) -> SSAValue | None:
 def spanned_axis(op: ConvOp, r: Rewriter) -> SSAValue | None:
     """conv(x, w), w as high or as wide as x of few channels -> conv(x', w'), those places as channels."""
     batch, channels, spatial = op.sizes(op.input)
-    if len(spatial) != 2 or channels > FEW_CHANNELS or op.group != 1 or op.predicate is not None:
+    if channels > FEW_CHANNELS or op.group != 1 or op.predicate is not None:
         return None
     last, pads = op.layout == "NHWC", op.pads
     spanned = [
-        are_equal(k, n) and k > 1 and not (b or e)
+        are_equal(k, n) and not (b or e)
         for k, n, b, e in zip(op.kernel, spatial, pads, pads[2:], strict=False)
     ]
     if (

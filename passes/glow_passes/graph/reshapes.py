@@ -63,8 +63,8 @@ def _source(value: SSAValue, shape: tuple[int, ...]) -> Any:
     inner = producer(value, ReshapeOp)
     if inner is None or not is_used_once(value) or shape_of(value) != shape:
         return None
-    computed = isinstance(inner.input.owner, GraphOp) and inner.input.owner.operands
-    return inner if computed else None  # known values are reshaped the other way
+    owner: Any = inner.input.owner
+    return inner if owner.operands else None  # known values are reshaped the other way
 
 
 def _before(value: SSAValue, shape: tuple[int, ...], below: tuple[int, ...], r: Rewriter) -> SSAValue | None:

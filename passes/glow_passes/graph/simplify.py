@@ -39,45 +39,24 @@ from glow_passes.graph import (
 )
 from glow_passes.graph.driver import Pattern, rewrite
 
-PATTERNS: tuple[Pattern, ...] = (
-    *noops.PATTERNS,
-    *splats.PATTERNS,
-    *fold_constants.PATTERNS,
-    *casts.PATTERNS,
-    *fold_batch_norm.PATTERNS,
-    *fold_pads.PATTERNS,
-    *expansions.PATTERNS,
-    *reshapes.PATTERNS,
-    *transposes.PATTERNS,
-    *concats.PATTERNS,
-    *slices.PATTERNS,
-    *gathers.PATTERNS,
-    *reductions.PATTERNS,
-    *products.PATTERNS,
-    *algebra.PATTERNS,
-    *clips.PATTERNS,
-    *selects.PATTERNS,
-    *sums.PATTERNS,
-)
-RECOGNIZE: tuple[Pattern, ...] = (
-    *clips.RECOGNIZE,
-    *products.RECOGNIZE,
-    *normalizations.RECOGNIZE,
-    *softmaxes.RECOGNIZE,
-    *activations.RECOGNIZE,
-    *reductions.RECOGNIZE,
+#: In the order in which their patterns are tried.
+_MODULES = (
+    *(noops, splats, fold_constants, casts, fold_batch_norm, fold_pads, expansions, reshapes, transposes),
+    *(concats, slices, gathers, reductions, products, algebra, clips, selects, sums),
+    *(normalizations, softmaxes, activations),
 )
 
 
-#: The patterns by family, which is the module that holds them.
-FAMILIES: dict[str, tuple[Pattern, ...]] = {
-    module.__name__.rpartition(".")[2]: (*getattr(module, "PATTERNS", ()), *getattr(module, "RECOGNIZE", ()))
-    for module in (
-        *(noops, splats, fold_constants, casts, fold_batch_norm, fold_pads, expansions, reshapes, transposes),
-        *(concats, slices, gathers, reductions, products, algebra, clips, selects, sums),
-        *(normalizations, softmaxes, activations),
-    )
-}
+def _patterns(table: str) -> dict[str, tuple[Pattern, ...]]:
+    """The patterns of a table by family, which is the module that holds them."""
+    return {module.__name__.rpartition(".")[2]: getattr(module, table, ()) for module in _MODULES}
+
+
+_PATTERNS, _RECOGNIZE = _patterns("PATTERNS"), _patterns("RECOGNIZE")
+PATTERNS: tuple[Pattern, ...] = tuple(p for family in _PATTERNS.values() for p in family)
+RECOGNIZE: tuple[Pattern, ...] = tuple(p for family in _RECOGNIZE.values() for p in family)
+#: All patterns by family.
+FAMILIES = {name: (*family, *_RECOGNIZE[name]) for name, family in _PATTERNS.items()}
 
 
 @dataclass(frozen=True)

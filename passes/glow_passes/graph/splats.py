@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from xdsl.ir import SSAValue
@@ -16,6 +15,7 @@ from glow_dialects.ops.reduce import ReduceMeanOp
 from glow_dialects.ops.select import SelectOp
 from glow_dialects.ops.splat import SplatOp
 from glow_passes.graph.driver import Pattern, Rewriter, Values
+from glow_passes.graph.linear import plain_properties
 from glow_passes.graph.match import is_known
 from glow_passes.graph.symbols import is_quantized, uniform_value
 
@@ -26,12 +26,10 @@ def _number(value: SSAValue, r: Rewriter) -> float | None:
 
 def moved_splat(op: GraphOp, r: Rewriter) -> SSAValue | None:
     """reshape(splat), concat(splat, splat), ... -> splat."""
-    if not op.operands or not is_known(op.operands[0], r) or 0 in shape_of(op.results[0]):
-        return None
-    if any(0 in shape_of(v) for v in op.operands) or is_quantized(typed(op.results[0])):
-        return None
     first = _number(op.operands[0], r)
-    if first is None or any(_number(v, r) != first for v in op.operands[1:]):
+    if first is None or 0 in shape_of(op.results[0]) or is_quantized(typed(op.results[0])):
+        return None
+    if any(0 in shape_of(v) for v in op.operands) or any(_number(v, r) != first for v in op.operands[1:]):
         return None
     return r.splat(first, op.results[0])
 
@@ -54,9 +52,9 @@ def computed_splat(op: GraphOp, r: Rewriter) -> Values | None:
 
 def _one_element(op: GraphOp, numbers: Sequence[float]) -> Array:
     arrays = [np.array(n).astype(dtype_of(v.type)) for n, v in zip(numbers, op.operands, strict=True)]
-    literals = [LiteralOp.of(a) if a.dtype != bool else _scalar(a) for a in arrays]
+    alike = [SplatOp(results=tensor((), element_of(v)), value=0.0) for v in op.operands]
     probe = type(op).create(
-        operands=[literal.results[0] for literal in literals],
+        operands=[one.results[0] for one in alike],
         result_types=[tensor((), element_of(op.results[0]))],
         properties=dict(op.properties),
     )
@@ -64,10 +62,6 @@ def _one_element(op: GraphOp, numbers: Sequence[float]) -> Array:
         result = probe.evaluate(arrays)[0]
     probe.erase()
     return result
-
-
-def _scalar(array: Array) -> SplatOp:
-    return SplatOp(results=tensor((), array.dtype), value=float(array))
 
 
 def shrink_operand(op: BinaryOp | SelectOp, r: Rewriter) -> SSAValue | None:
@@ -87,11 +81,7 @@ def shrink_operand(op: BinaryOp | SelectOp, r: Rewriter) -> SSAValue | None:
         operands.append(value if number is None else r.splat(number, tensor((), element_of(value))))
     if operands == list(op.operands):
         return None
-    return r(type(op)(*operands, **_plain_properties(op)))
-
-
-def _plain_properties(op: GraphOp) -> dict[str, Any]:
-    return {name: value for name, value in op.properties.items() if name != "operandSegmentSizes"}
+    return r(type(op)(*operands, **plain_properties(op)))
 
 
 def scalar_literal(op: LiteralOp, r: Rewriter) -> SSAValue | None:

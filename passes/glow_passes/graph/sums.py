@@ -95,7 +95,7 @@ def _row_of(value: SSAValue) -> tuple[SSAValue, int] | None:
     if cut is None or any(s != 1 for s in cut.steps):
         return None
     whole, part = shape_of(cut.operands[0]), shape_of(cut.result)
-    if len(whole) != 3 or part != (1, *whole[1:]) or shape_of(value) != whole[1:]:
+    if part != (1, *whole[1:]) or shape_of(value) != whole[1:]:
         return None
     return cut.operands[0], cut.starts[0]
 

@@ -114,6 +114,10 @@ def uniform_value(array: Array) -> float | None:
         return None
     if array.size > 2 and any(array.strides) and not bool(np.all(array.reshape(-1) == first)):
         return None
+    if first == 0 and any(array.strides):  # 0 and -0 are equal
+        bits = np.frombuffer(array.tobytes(), np.uint8).reshape(array.size, -1)
+        if bool(np.any(bits != bits[0])):
+            return None
     value = float(first)
     exact = np.array(value).astype(array.dtype)
     same = exact == first and np.signbit(value) == np.signbit(float(exact))

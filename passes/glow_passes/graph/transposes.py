@@ -20,7 +20,7 @@ from glow_dialects.ops.reduce import ReductionOp
 from glow_dialects.ops.reshape import ReshapeOp
 from glow_dialects.ops.slice import SliceOp
 from glow_dialects.ops.transpose import TransposeOp
-from glow_passes.graph.driver import Pattern, Rewriter, is_used_once, producer
+from glow_passes.graph.driver import Pattern, Rewriter, producer
 from glow_passes.graph.match import is_known, users
 
 Permutation = tuple[int, ...]
@@ -57,7 +57,7 @@ def _inverse(permutation: Permutation) -> Permutation:
 
 def _may_pass(value: SSAValue) -> bool:
     """Whether moving the transpose that makes `value` does not leave more transposes behind."""
-    return is_used_once(value) or all(
+    return all(
         isinstance(user, TransposeOp | ConcatOp) or (isinstance(user, GraphOp) and type(user).DATA_PARALLEL)
         for user in users(value)
     )
@@ -101,7 +101,7 @@ def _before(value: SSAValue, permutation: Permutation, r: Rewriter) -> SSAValue 
     if isinstance(owner, TransposeOp):
         return owner.input
     shape = shape_of(value)
-    if not shape or (prod(shape) == 1 and len(shape) <= len(permutation)):
+    if prod(shape) == 1:
         return value
     array = r.array(value)
     if array is None or array.size > SMALL:
@@ -114,7 +114,7 @@ def _before(value: SSAValue, permutation: Permutation, r: Rewriter) -> SSAValue 
 def below_concat(op: ConcatOp, r: Rewriter) -> SSAValue | None:
     """concat(transpose(x), transpose(y)) -> transpose(concat(x, y))."""
     parts: list[Any] = [producer(v, TransposeOp) for v in op.inputs]
-    if not parts or any(p is None or not _may_pass(p.result) for p in parts):
+    if any(p is None or not _may_pass(p.result) for p in parts):
         return None
     permutation = parts[0].permutation
     if any(p.permutation != permutation for p in parts):

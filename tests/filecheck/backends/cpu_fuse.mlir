@@ -167,3 +167,67 @@ glow.func @main {
   glow.save %r to @y : tensor<3x8xf32>
   glow.save %w to @z : tensor<8x32xf32>
 }
+
+// -----
+
+// Factors and offsets of a convolution's channels enter its weights and its bias, whichever side they stand on.
+// CHECK:       glow.constant @[[BIAS:.*]] = dense<[1.000000e+01, -1.400000e+01, 2.000000e+00, 2.000000e+00, 2.000000e+00, 2.000000e+00, 2.000000e+00, 2.000000e+00]>
+// CHECK-NEXT:  glow.constant @filter = dense<{{.*}}6.000000e+00{{.*}}-4.000000e+00{{.*}}2.000000e+00{{.*}}> : tensor<8x1x1x1xf32>
+// CHECK:       %[[F:.*]] = glow.get @filter
+// CHECK-NEXT:  %[[B:.*]] = glow.get @[[BIAS]]
+// CHECK-NEXT:  %[[C:.*]] = glow_cpu.conv %x, %[[F]], %[[B]] {
+// CHECK-NEXT:  glow.save %[[C]] to @y
+glow.constant @w = dense<2.0> : tensor<8x1x1x1xf32>
+glow.constant @b = dense<[1.0, 4.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0]> : tensor<8xf32>
+glow.constant @s = dense<[[[[[3.0, -2.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0]]]]]> : tensor<1x1x1x1x8xf32>
+glow.constant @t = dense<[[[[[-7.0, 6.0, -2.0, -2.0, -2.0, -2.0, -2.0, -2.0]]]]]> : tensor<1x1x1x1x8xf32>
+glow.placeholder @x : tensor<1x1x4x4x8xf32>
+glow.placeholder @y output : tensor<1x1x4x4x8xf32>
+glow.func @main {
+  %x = glow.get @x : tensor<1x1x4x4x8xf32>
+  %w = glow.get @w : tensor<8x1x1x1xf32>
+  %b = glow.get @b : tensor<8xf32>
+  %s = glow.get @s : tensor<1x1x1x1x8xf32>
+  %t = glow.get @t : tensor<1x1x1x1x8xf32>
+  %c = glow_cpu.conv %x, %w, %b {lanes = 8 : i64, strides = array<i64: 1, 1>, pads = array<i64: 0, 0, 0, 0>, dilations = array<i64: 1, 1>, operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0>} : (tensor<1x1x4x4x8xf32>, tensor<8x1x1x1xf32>, tensor<8xf32>) -> tensor<1x1x4x4x8xf32>
+  %m = glow.mul %s, %c : (tensor<1x1x1x1x8xf32>, tensor<1x1x4x4x8xf32>) -> tensor<1x1x4x4x8xf32>
+  %a = glow.sub %m, %t : (tensor<1x1x4x4x8xf32>, tensor<1x1x1x1x8xf32>) -> tensor<1x1x4x4x8xf32>
+  glow.save %a to @y : tensor<1x1x4x4x8xf32>
+}
+
+// -----
+
+// A quotient by zero, and what is no number a channel, stay.
+// CHECK:       %[[C:.*]] = glow_cpu.conv %x, %w {
+// CHECK-NEXT:  %[[D:.*]] = glow.div %[[C]], %z
+// CHECK-NEXT:  glow.add %[[D]], %t
+glow.constant @w = dense<2.0> : tensor<8x1x1x1xf32>
+glow.constant @z = dense<[[[[[0.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0]]]]]> : tensor<1x1x1x1x8xf32>
+glow.constant @t = dense<[[[[[1.0]], [[2.0]]]]]> : tensor<1x1x2x1x1xf32>
+glow.placeholder @x : tensor<1x1x2x4x8xf32>
+glow.placeholder @y output : tensor<1x1x2x4x8xf32>
+glow.func @main {
+  %x = glow.get @x : tensor<1x1x2x4x8xf32>
+  %w = glow.get @w : tensor<8x1x1x1xf32>
+  %z = glow.get @z : tensor<1x1x1x1x8xf32>
+  %t = glow.get @t : tensor<1x1x2x1x1xf32>
+  %c = glow_cpu.conv %x, %w {lanes = 8 : i64, strides = array<i64: 1, 1>, pads = array<i64: 0, 0, 0, 0>, dilations = array<i64: 1, 1>, operandSegmentSizes = array<i32: 1, 1, 0, 0, 0, 0>} : (tensor<1x1x2x4x8xf32>, tensor<8x1x1x1xf32>) -> tensor<1x1x2x4x8xf32>
+  %m = glow.div %c, %z : (tensor<1x1x2x4x8xf32>, tensor<1x1x1x1x8xf32>) -> tensor<1x1x2x4x8xf32>
+  %a = glow.add %m, %t : (tensor<1x1x2x4x8xf32>, tensor<1x1x2x1x1xf32>) -> tensor<1x1x2x4x8xf32>
+  glow.save %a to @y : tensor<1x1x2x4x8xf32>
+}
+
+// -----
+
+// Weights of few bits that no product takes are a constant.
+// CHECK:       glow.constant @weights = dense<{{.*}}0.000000e+00, -1.000000e+00{{.*}}> : tensor<1x2xf32>
+// CHECK-NOT:   glow.dequantize_blocks
+glow.constant @codes = #glow.bits<"0x02", tensor<1x1xui8>>
+glow.constant @scales = dense<0.5> : tensor<1x1xf32>
+glow.placeholder @y output : tensor<1x2xf32>
+glow.func @main {
+  %codes = glow.get @codes : tensor<1x1xui8>
+  %scales = glow.get @scales : tensor<1x1xf32>
+  %w = glow.dequantize_blocks %codes, %scales {bits = 4 : i64, block = 16 : i64, depth = 2 : i64, point = 2.0 : f64} : (tensor<1x1xui8>, tensor<1x1xf32>) -> tensor<1x2xf32>
+  glow.save %w to @y : tensor<1x2xf32>
+}

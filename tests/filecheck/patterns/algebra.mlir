@@ -123,3 +123,18 @@ glow.func @rounding_by_a_sum {
   %b = glow.sub %a, %many : (tensor<2x3xf32>, tensor<f32>) -> tensor<2x3xf32>
   glow.save %b to @y : tensor<2x3xf32>
 }
+
+// A sum that is read elsewhere too is there to be added to.
+// CHECK-LABEL: glow.func @keeps_shared
+glow.func @keeps_shared {
+  %x = glow.get @x : tensor<2x3xf32>
+  %one = glow.splat {value = 1.0 : f64} : () -> tensor<f32>
+  %two = glow.splat {value = 2.0 : f64} : () -> tensor<f32>
+  // CHECK: [[a:%.*]] = glow.add %x
+  // CHECK-NEXT: glow.add [[a]]
+  %a = glow.add %x, %one : (tensor<2x3xf32>, tensor<f32>) -> tensor<2x3xf32>
+  %b = glow.add %a, %two : (tensor<2x3xf32>, tensor<f32>) -> tensor<2x3xf32>
+  glow.save %a to @v : tensor<2x3xf32>
+  glow.save %b to @y : tensor<2x3xf32>
+}
+glow.placeholder @v output : tensor<2x3xf32>

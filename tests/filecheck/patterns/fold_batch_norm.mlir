@@ -32,3 +32,21 @@ glow.func @keeps_shared {
   glow.save %a to @y : tensor<1x2x4x4xf32>
   glow.save %c to @z : tensor<1x2x4x4xf32>
 }
+
+// A product that is read elsewhere too is there to be read.
+// CHECK-LABEL: glow.func @keeps_shared_factor
+glow.func @keeps_shared_factor {
+  %x = glow.get @rows : tensor<2x2xf32>
+  %w = glow.get @weights : tensor<2x2xf32>
+  %two = glow.splat {value = 2.0 : f64} : () -> tensor<f32>
+  // CHECK: [[m:%.*]] = glow.mul %x
+  // CHECK-NEXT: glow.matmul [[m]], %w
+  %m = glow.mul %x, %two : (tensor<2x2xf32>, tensor<f32>) -> tensor<2x2xf32>
+  %p = glow.matmul %m, %w : (tensor<2x2xf32>, tensor<2x2xf32>) -> tensor<2x2xf32>
+  glow.save %m to @scaled : tensor<2x2xf32>
+  glow.save %p to @product : tensor<2x2xf32>
+}
+glow.constant @weights = dense<[[1.0, 2.0], [3.0, 4.0]]> : tensor<2x2xf32>
+glow.placeholder @rows input : tensor<2x2xf32>
+glow.placeholder @scaled output : tensor<2x2xf32>
+glow.placeholder @product output : tensor<2x2xf32>

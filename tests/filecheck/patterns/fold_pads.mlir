@@ -39,3 +39,18 @@ glow.func @window_with_holes {
   %m = glow.max_pool %p {kernel = array<i64: 2, 2>, strides = array<i64: 1, 1>, pads = array<i64: 0, 0, 0, 0>, dilations = array<i64: 2, 2>} : (tensor<1x1x3x3xf32>) -> tensor<1x1x1x1xf32>
   glow.save %m to @most : tensor<1x1x1x1xf32>
 }
+
+// What is padded for others too is there to be read.
+// CHECK-LABEL: glow.func @keeps_shared
+glow.func @keeps_shared {
+  %x = glow.get @shared : tensor<1x2x3x3xf32>
+  // CHECK: [[p:%.*]] = glow.pad %x
+  // CHECK-NEXT: glow.avg_pool [[p]]
+  %p = glow.pad %x {pads = array<i64: 0, 0, 1, 1, 0, 0, 1, 1>, value = 0.0 : f64} : (tensor<1x2x3x3xf32>) -> tensor<1x2x5x5xf32>
+  %a = glow.avg_pool %p {kernel = array<i64: 2, 2>, strides = array<i64: 1, 1>, pads = array<i64: 0, 0, 0, 0>, dilations = array<i64: 1, 1>} : (tensor<1x2x5x5xf32>) -> tensor<1x2x4x4xf32>
+  glow.save %p to @padded : tensor<1x2x5x5xf32>
+  glow.save %a to @averages : tensor<1x2x4x4xf32>
+}
+glow.placeholder @shared input : tensor<1x2x3x3xf32>
+glow.placeholder @padded output : tensor<1x2x5x5xf32>
+glow.placeholder @averages output : tensor<1x2x4x4xf32>

@@ -32,3 +32,14 @@ glow.func @keeps_across {
   %b = glow.slice %c {starts = array<i64: 8>, ends = array<i64: 10>, steps = array<i64: 1>} : (tensor<18xf32>) -> tensor<2xf32>
   glow.save %b to @y : tensor<2xf32>
 }
+
+// Axes of size 1 need not be turned round.
+// CHECK-LABEL: glow.func @flipped_ones
+glow.func @flipped_ones {
+  %x = glow.get @ones : tensor<1x4xf32>
+  // CHECK: glow.flip %x {axes = array<i64: 1>}
+  %a = glow.flip %x {axes = array<i64: 0, 1>} : (tensor<1x4xf32>) -> tensor<1x4xf32>
+  glow.save %a to @flipped : tensor<1x4xf32>
+}
+glow.placeholder @ones input : tensor<1x4xf32>
+glow.placeholder @flipped output : tensor<1x4xf32>

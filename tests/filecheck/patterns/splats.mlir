@@ -33,3 +33,14 @@ glow.func @keeps_shape {
   %b = glow.add %x, %a : (tensor<2x3xf32>, tensor<4x2x3xf32>) -> tensor<4x2x3xf32>
   glow.save %b to @w : tensor<4x2x3xf32>
 }
+
+// Integers that stand for real numbers are no number: what moves them stays.
+// CHECK-LABEL: glow.func @keeps_quantized
+glow.func @keeps_quantized {
+  %q = glow.get @q : tensor<2x2x!quant.uniform<i8:f32, 0.5:3>>
+  // CHECK: glow.reshape %q
+  %r = glow.reshape %q : (tensor<2x2x!quant.uniform<i8:f32, 0.5:3>>) -> tensor<4x!quant.uniform<i8:f32, 0.5:3>>
+  glow.save %r to @stored : tensor<4x!quant.uniform<i8:f32, 0.5:3>>
+}
+glow.constant @q = #glow.bits<"0x02020202", tensor<2x2x!quant.uniform<i8:f32, 0.5:3>>>
+glow.placeholder @stored output : tensor<4x!quant.uniform<i8:f32, 0.5:3>>

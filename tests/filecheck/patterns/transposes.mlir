@@ -45,3 +45,18 @@ glow.func @keeps_one_sided {
   glow.save %a to @z : tensor<1x3x4x5xf32>
 }
 glow.placeholder @w input : tensor<1x3x4x5xf32>
+
+// What is saved as it is has to be transposed in any case.
+// CHECK-LABEL: glow.func @keeps_saved
+glow.func @keeps_saved {
+  %x = glow.get @saved : tensor<2x3xf32>
+  // CHECK: [[t:%.*]] = glow.transpose %x
+  // CHECK-NEXT: glow.exp [[t]]
+  %t = glow.transpose %x {permutation = array<i64: 1, 0>} : (tensor<2x3xf32>) -> tensor<3x2xf32>
+  %e = glow.exp %t : (tensor<3x2xf32>) -> tensor<3x2xf32>
+  glow.save %t to @turned : tensor<3x2xf32>
+  glow.save %e to @raised : tensor<3x2xf32>
+}
+glow.placeholder @saved input : tensor<2x3xf32>
+glow.placeholder @turned output : tensor<3x2xf32>
+glow.placeholder @raised output : tensor<3x2xf32>
