@@ -353,7 +353,9 @@ def dtype_named(name: str) -> np.dtype:
 def check_mapping(inputs: object) -> None:
     """BindingError where inputs are no dict."""
     if not isinstance(inputs, Mapping):
-        raise BindingError(f"inputs are a dict of name -> array, not {type(inputs).__name__}")
+        raise BindingError(
+            f"inputs are a dict of name -> array, or in order net(x, y); not {type(inputs).__name__}"
+        )
 
 
 def as_array(name: str, value: Any) -> Array:

@@ -32,9 +32,9 @@ def promoted(kinds: Sequence[np.dtype], weak: Sequence[bool]) -> np.dtype:
     return np.result_type(*strong, *numbers)
 
 
-def real_type(kind: np.dtype) -> Attribute:
+def real_type(kind: np.dtype) -> np.dtype:
     """The floats that NumPy computes mathematical functions of an element type in: of int8, float16."""
-    return element_type(np.promote_types(kind, np.float16) if kind.kind in "biu" else kind)
+    return np.promote_types(kind, np.float16) if kind.kind in "biu" else kind
 
 
 def limits(kinds: Sequence[np.dtype], weak: Sequence[bool]) -> tuple[int, int] | None:
@@ -77,7 +77,7 @@ class Unit:
 
     def real(self, value: SSAValue) -> SSAValue:
         """The value in the floats that NumPy's mathematical functions compute it in."""
-        return self.cast(value, real_type(dtype_of(value.type)))
+        return self.cast(value, element_type(real_type(dtype_of(value.type))))
 
     def negative(self, value: SSAValue) -> SSAValue:
         """Whether each float has the sign of a negative number; -0.0 has."""
@@ -92,7 +92,9 @@ class Unit:
 
     def reals(self, values: Sequence[SSAValue]) -> list[SSAValue]:
         """Operands in the floats of their common type that NumPy's mathematical functions compute in."""
-        element = real_type(promoted([dtype_of(v.type) for v in values], self.weak))
+        kinds = [dtype_of(v.type) for v in values]
+        kinds = [k if weak else real_type(k) for k, weak in zip(kinds, self.weak, strict=True)]
+        element = element_type(real_type(promoted(kinds, self.weak)))
         return [self.cast(v, element) for v in values]
 
     def exact(self, values: Sequence[SSAValue]) -> list[SSAValue]:

@@ -130,6 +130,13 @@ FOUND = (
     "np.array([[k, 2], [1, 200]], u.dtype)",
     "np.asarray(k, np.int8)",
     "np.clip(u.sum(), -1, 1)",
+    "np.hypot(u, u)",
+    "np.logaddexp(u, (n * 1).astype(np.int8)[:3])",
+    "np.reciprocal(u + 5)",
+    "np.reciprocal((n + 130).astype(np.int8))",
+    "np.reciprocal(np.array([127, -1, 1], np.int8))",
+    "np.hypot(x, y)",
+    "np.hypot(z * 1e30, z)",
 )
 
 

@@ -3,24 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from onnx import TensorProto, helper
+from onnx import ModelProto, TensorProto, helper
 
 import glow_compiler as glow
 from glow_dialects.core.errors import BindingError
+from glow_tools import opt, run
 
 
-def doubled(shape: list[int | str], backend: str = "cpu") -> glow.Executable:
+def proto(shape: list[int | str]) -> ModelProto:
     """y = x + x."""
     node = helper.make_node("Add", ["x", "x"], ["y"])
     x = helper.make_tensor_value_info("x", TensorProto.FLOAT, shape)
     y = helper.make_tensor_value_info("y", TensorProto.FLOAT, shape)
     graph = helper.make_graph([node], "doubled", [x], [y])
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
-    return glow.compile(model, backend=backend)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
+def doubled(shape: list[int | str], backend: str = "cpu") -> glow.Executable:
+    """The model, compiled."""
+    return glow.compile(proto(shape), backend=backend)
 
 
 def read_only(array: np.ndarray) -> np.ndarray:
@@ -102,3 +108,72 @@ def test_names_of_any_form(name: str) -> None:
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
     got = glow.compile(model).run({"x " + name: np.arange(3, dtype=np.float32)})
     assert got[name].tolist() == [0, -1, -2]
+
+
+def test_bytes_are_models() -> None:
+    """The content of an .onnx file is a model; other bytes are refused by a message."""
+    data = proto(["N", 4]).SerializeToString()
+    x = np.ones((2, 4), np.float32)
+    np.testing.assert_array_equal(glow.compile(data).run({"x": x})["y"], x + x)
+    assert "glow.add" in str(glow.load(bytearray(data)))
+    for other in (b"model.onnx", data[:-3]):
+        with pytest.raises(glow.GlowError, match=f"a model of {len(other)} bytes: not an ONNX model"):
+            glow.compile(other)
+
+
+def test_dimensions_are_bound_by_name() -> None:
+    """`{"N": 3}` fixes the dimension wherever it stands; other names are refused with the known shapes."""
+    model = proto(["N", "M"])
+    net = glow.compile(model, shapes={"N": 3, "M": (4,)})
+    assert net.inputs[0].shape == (3, 4)
+    assert "tensor<3x[M]xf32>" in str(glow.load(model, {"N": 3}))
+    partly = glow.compile(model, shapes={"N": 3})
+    assert partly.inputs[0].named_shape == "(3, M)"
+    for size in (2, 5):
+        x = np.ones((3, size), np.float32)
+        np.testing.assert_array_equal(partly.run({"x": x})["y"], x + x)
+    with pytest.raises(BindingError, match=r"expected \(3, M\)"):
+        partly.run({"x": np.ones((2, 2), np.float32)})
+    with pytest.raises(glow.GlowError, match=r"no input or dimension 'Q'; the inputs are x: \(N, M\)"):
+        glow.compile(model, shapes={"Q": 3})
+
+
+FILES = (
+    ["--input", "x.npy"],
+    ["--input", "x=x.npy"],
+    ["--input", "x.npz"],
+    ["--inputs", "x.npz"],
+    ["--inputs", "x.npy"],
+    ["--random", "0", "--shape", "N=5"],
+    ["--random", "0", "--shape", "x=5x4"],
+)
+
+
+@pytest.mark.parametrize("words", FILES, ids=" ".join)
+def test_files_of_inputs(
+    words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Arrays by name, an array for a name or for the only input, and the size of a named dimension."""
+    monkeypatch.chdir(tmp_path)
+    Path("m.onnx").write_bytes(proto(["N", 4]).SerializeToString())
+    x = np.ones((5, 4), np.float32)
+    np.save("x.npy", x)
+    np.savez("x.npz", x=x)
+    assert run.main(["m.onnx", "--backend", "interpreter", *words]) == 0
+    assert "y: float32 [5, 4]" in capsys.readouterr().out
+
+
+def test_modules_are_bound_by_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Open sizes of IR have names, too."""
+    glow.save(glow.load(proto(["N", 4])), tmp_path / "m.mlir")
+    assert opt.main([str(tmp_path / "m.mlir"), "--shape", "N=7"]) == 0
+    assert "tensor<7x4xf32>" in capsys.readouterr().out
+
+
+def test_files_that_name_no_input(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """An archive has names of its own."""
+    model, file = tmp_path / "m.onnx", tmp_path / "x.npz"
+    model.write_bytes(proto([2, 4]).SerializeToString())
+    np.savez(file, x=np.ones((2, 4), np.float32))
+    assert run.main([str(model), "--backend", "interpreter", "--input", f"x={file}"]) == 1
+    assert "an archive of arrays by name; give it without 'x='" in capsys.readouterr().err

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from glow_backends.base import MOST_THREADS, Backend, cores, get_backend
 from glow_compiler.module_programs import ModulePrograms, bound_shapes
@@ -21,20 +21,23 @@ if TYPE_CHECKING:
 
     from glow_runtime.pipelines import Pipeline
 
-Model = "str | Path | onnx.ModelProto | ModuleOp | GraphBuilder"
-Shapes = Mapping[str, Sequence[int]]
+Model = "str | Path | bytes | onnx.ModelProto | ModuleOp | GraphBuilder"
+Shapes = Mapping[str, Sequence[int] | int]
 
 
 def load(model: Any, shapes: Shapes | None = None) -> ModuleOp:
-    """The graph-level module of a model: an .onnx or .mlir path, a ModelProto, a builder or a module.
+    """The graph-level module of a model: an .onnx or .mlir path, a ModelProto or its bytes, a builder or a
+    module.
 
     A pair of paths is a Caffe2 net: init net, predict net; `shapes` gives the shape of every input.
-    Otherwise `shapes` binds symbolic input dimensions (input name -> shape); the others stay open.
+    Otherwise `shapes` binds symbolic dimensions (input name -> shape, or the dimension's name -> size); the
+    others stay open.
     Raises ImportProblems with every problem of an ONNX model, ShapeError for shapes that are wrong.
     """
     from glow_compiler.notebook import show_modules
 
     show_modules()
+    model = parsed(model)
     if not isinstance(model, str | Path):
         from xdsl.dialects.builtin import ModuleOp
 
@@ -51,7 +54,7 @@ def load(model: Any, shapes: Shapes | None = None) -> ModuleOp:
         from glow_frontends.caffe2 import import_caffe2
 
         init_net, predict_net = model  # pyright: ignore[reportUnknownVariableType]
-        return import_caffe2(init_net, predict_net, dict(shapes or {}))
+        return import_caffe2(init_net, predict_net, cast("dict[str, Sequence[int]]", dict(shapes or {})))
     if isinstance(model, str | Path) and not str(model).endswith(".onnx"):
         from glow_compiler.mlir_file import read_mlir
 
@@ -65,6 +68,15 @@ def load(model: Any, shapes: Shapes | None = None) -> ModuleOp:
         raise ShapeError(f"the model's sizes cannot stay open: {error}; bind them by shapes=") from None
 
 
+def parsed(model: Any) -> Any:
+    """A model, of the bytes of an .onnx file the onnx.ModelProto; GlowError where they hold none."""
+    if not isinstance(model, bytes | bytearray | memoryview):
+        return model
+    from glow_frontends.onnx.model import parse
+
+    return parse(bytes(model), f"a model of {len(model)} bytes")
+
+
 def check_kind(model: Any) -> None:
     """TypeError where a model is neither a path, a pair of paths nor an onnx.ModelProto."""
     pair = isinstance(model, tuple) and len(model) == 2  # pyright: ignore[reportUnknownArgumentType]
@@ -72,8 +84,8 @@ def check_kind(model: Any) -> None:
     if not (pair or isinstance(model, str | Path) or proto):
         torch = any(kind.__module__.startswith("torch.") for kind in type(model).__mro__)
         raise TypeError(
-            "a model is a path (.onnx, .mlir), an onnx.ModelProto, a module, a GraphBuilder or a pair of "
-            f"Caffe2 nets, not {type(model).__name__}"
+            "a model is a path (.onnx, .mlir), an onnx.ModelProto or its bytes, a module, a GraphBuilder or "
+            f"a pair of Caffe2 nets, not {type(model).__name__}"
             + ("; write it by torch.onnx.export(model, inputs, 'model.onnx') first" if torch else "")
         )
 
@@ -84,7 +96,7 @@ def compile(
     backend: str | Backend = "cpu",
     threads: int | Literal["auto"] = 1,
     *,
-    shapes: Shapes | Sequence[Shapes] | None = None,
+    shapes: Shapes | Sequence[Mapping[str, Sequence[int]]] | None = None,
     verify: bool | None = None,
     progress: Callable[[str], None] | None = None,
     pipeline: Pipeline | None = None,
@@ -93,12 +105,13 @@ def compile(
 ) -> Executable:
     """Compile a model for a backend, which is named (with its `options`) or given.
 
-    `model`: a path, an onnx.ModelProto, a module or a GraphBuilder; files of `Executable.save` (.glow) are
-    loaded. `threads="auto"` is one for each core that the process may use. `shapes` binds symbolic
-    dimensions: one dict fixes them, a list of dicts compiles each beforehand and leaves others to be
-    compiled when first met. Without it the first shapes get a program of their own, and one for any size
-    serves those that differ. `specialize`: "never" compiles one for any size at once; "hot" does so too, and
-    compiles sizes that are met often in the background; "always" compiles each new set of shapes.
+    `model`: a path, an onnx.ModelProto or its bytes, a module or a GraphBuilder; files of `Executable.save`
+    (.glow) are loaded. `threads="auto"` is one for each core that the process may use.
+    `shapes` binds symbolic dimensions: one dict, {"x": (1, 3, 224, 224)} or {"N": 1}, fixes them, a list of
+    dicts of shapes compiles each beforehand and leaves others to be compiled when first met. Without it the
+    first shapes get a program of their own, and one for any size serves those that differ. `specialize`:
+    "never" compiles one for any size at once; "hot" does so too, and compiles sizes that are met often in the
+    background; "always" compiles each new set of shapes.
     Inputs with default values (initializers of an ONNX model that its graph lists as inputs, too) are
     constants in calls that do not give them; one that `shapes` names is an input like the others.
     `pipeline` is one in place of the backend's, such as `Pipeline.default("cpu").remove("glow-cpu-images")`.
@@ -110,6 +123,7 @@ def compile(
     if verify is None:
         own = pipeline is None and type(target).__module__.startswith("glow_backends.")
         verify = not own or os.environ.get("GLOW_VERIFY", "0") not in ("", "0")
+    model = parsed(model)
     if is_saved(model):
         return _saved(model, target, shapes is not None or pipeline is not None or specialize is not None)
     return executable(model, Compiler(target, verify, progress, pipeline), shapes, specialize)
@@ -143,7 +157,7 @@ def _module(model: Any) -> ModuleOp | Path:
     return Path(model) if isinstance(model, str | Path) else load(model)
 
 
-def _prepared(net: Executable, shapes: Shapes | Sequence[Shapes] | None) -> Executable:
+def _prepared(net: Executable, shapes: Shapes | Sequence[Mapping[str, Sequence[int]]] | None) -> Executable:
     """The executable with programs for shapes that a list gives."""
     if shapes is not None and not isinstance(shapes, Mapping):
         for item in shapes:

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from math import inf
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from glow_dialects.core.types import Array
 
-Shapes = Mapping[str, Sequence[int]]
+Shapes = Mapping[str, Sequence[int] | int]
 Dims = Mapping[str, tuple[int, ...]]
 
 
@@ -214,16 +214,35 @@ def _read(text: str | None) -> _Facts | None:
         return None
 
 
+def is_size(name: str, size: Any, inputs: Sequence[Signature]) -> bool:
+    """Whether a name and the sizes given for it are those of a dimension of the inputs, and of no input."""
+    one = isinstance(size, int) or (isinstance(size, Sequence) and len(cast("Sequence[int]", size)) == 1)
+    return one and all(s.name != name for s in inputs) and any(name in s.names for s in inputs)
+
+
+def with_sizes(signature: Signature, sizes: Mapping[str, Any]) -> Signature:
+    """An input whose dimensions of some names have these sizes."""
+    if not sizes.keys() & set(signature.names):
+        return signature
+    numbers = {n: size if isinstance(size, int) else size[0] for n, size in sizes.items()}
+    shape = [numbers.get(n, d) for d, n in zip(signature.shape, signature.names, strict=True)]
+    return replace(signature, shape=tuple(shape))
+
+
 def bound_shapes(inputs: list[Signature], shapes: Shapes | Sequence[Shapes] | None) -> list[Signature]:
-    """Inputs with the shapes that one dict fixes; ShapeError for another name or rank."""
+    """Inputs with the shapes, or the named dimensions, that one dict fixes; ShapeError for others."""
     several = isinstance(shapes, Sequence) and not isinstance(shapes, str)
     if shapes is not None and not isinstance(shapes, Mapping) and not several:
         raise ShapeError(f"shapes: a dict of name -> shape or a list of them, not {type(shapes).__name__}")
-    fixed = dict(shapes) if isinstance(shapes, Mapping) else {}
+    given = dict(shapes) if isinstance(shapes, Mapping) else {}
+    sizes = {name: size for name, size in given.items() if is_size(name, size, inputs)}
+    fixed: dict[str, Any] = {name: shape for name, shape in given.items() if name not in sizes}
+    inputs = [s if s.name in fixed else with_sizes(s, sizes) for s in inputs]
     declared = {s.name: s for s in inputs}
     for name, shape in fixed.items():
         if name not in declared:
-            raise ShapeError(f"shapes: no input '{name}'; the inputs are {', '.join(declared)}")
+            known = ", ".join(f"{s.name}: {s.named_shape}" for s in inputs)
+            raise ShapeError(f"shapes: no input or dimension '{name}'; the inputs are {known}")
         if not hasattr(shape, "__len__"):
             raise ShapeError(f"shapes: input '{name}' is given {shape!r}, expected a tuple of dimensions")
         if declared[name].kind != "unranked" and len(shape) != len(declared[name].shape):

@@ -51,7 +51,7 @@ def _arguments() -> argparse.ArgumentParser:
     add("--peers", default="all", help="comma-separated engines, 'all' or 'none' (default: all)")
     add("--rounds", type=count_option, default=9, help="rounds over the engines (default: 9)")
     add("--seconds", type=float, default=0.5, help="seconds an engine and round (default: 0.5)")
-    add("--inputs", type=Path, metavar="FILE.npz", help="inputs by name (default: random ones)")
+    add("--inputs", type=Path, metavar="FILE", help=".npz, arrays by name, or .npy (default: random ones)")
     add("--seed", type=count_option, default=0, help="of the random inputs (default: 0)")
     add("--cores", help="cores to pin to, such as 1 or 0,1 (default: the last ones)")
     add("--json", metavar="FILE", help="write all figures here; - is standard output")

@@ -23,9 +23,9 @@ from glow_backends.phases import phases
 from glow_dialects.core.errors import GlowError
 from glow_dialects.core.location import shortened
 from glow_dialects.instr.memory import InstrFuncOp, instr_functions
-from glow_tools.bench_race import random_values
+from glow_tools.bench_race import declared_inputs, random_values
 from glow_tools.common import fixed, read_module, write_text
-from glow_tools.feeds import load_archive
+from glow_tools.feeds import load_inputs
 
 
 def planned(
@@ -60,7 +60,7 @@ def show(path: str, shapes: Mapping[str, Sequence[int]], a: argparse.Namespace) 
     figures: dict[str, Any] = {"model": Path(path).stem}
     inputs: dict[str, Any] = {}
     if a.inputs is not None:
-        inputs = load_archive(a.inputs)
+        inputs = load_inputs(a.inputs, [s.name for s in declared_inputs(path)])
         shapes = {**{n: array.shape for n, array in inputs.items()}, **shapes}
     if a.accuracy:
         from glow_tools.bench_accuracy import accuracies, print_accuracy

@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 
 from glow_dialects.core.errors import GlowError, ShapeError
-from glow_tools.feeds import load_archive
+from glow_runtime.program_source import Signature
+from glow_tools.feeds import load_inputs
 
 
 class Runner:
@@ -72,7 +73,11 @@ class Race:
         self.engines = engines
         self.folder = folder
         self.feed = folder / "feed.npz"
-        feed = random_inputs(model, shapes, seed) if inputs is None else load_archive(inputs)
+        feed = (
+            random_inputs(model, shapes, seed)
+            if inputs is None
+            else load_inputs(inputs, [s.name for s in declared_inputs(model)])
+        )
         np.savez(self.feed, **feed)  # pyright: ignore[reportArgumentType]
         self.settings: dict[str, Any] = {
             "model": model,
@@ -189,21 +194,24 @@ def distance(expected: Any, got: Any) -> float | None:
     return worst
 
 
+def declared_inputs(model: str) -> list[Signature]:
+    """The inputs of a model file, as it declares them."""
+    from glow_frontends.onnx import load, signature
+
+    arguments = signature.inputs_of(load(Path(model)))
+    return [Signature(a.name, a.shape, a.dtype, a.kind, a.names) for a in arguments]
+
+
 def random_inputs(model: str, shapes: Mapping[str, Sequence[int]], seed: int) -> dict[str, np.ndarray]:
     """Values for every input of a model: standard normal, small integers, or booleans."""
     if not model.endswith(".onnx"):
         raise GlowError(f"{model}: glow-bench takes .onnx files, which the peers read too")
-    from glow_frontends.onnx import load, signature
+    from glow_compiler.module_programs import bound_shapes
 
     rng = np.random.default_rng(seed)
     feed: dict[str, np.ndarray] = {}
-    declared = signature.inputs_of(load(Path(model)))
-    unknown = set(shapes) - {d.name for d in declared}
-    if unknown:
-        known = ", ".join(d.name for d in declared)
-        raise ShapeError(f"no input '{sorted(unknown)[0]}'; the inputs are: {known}")
-    for argument in declared:
-        shape = tuple(shapes.get(argument.name, argument.shape))
+    for argument in bound_shapes(declared_inputs(model), shapes):
+        shape = argument.shape
         if any(d is None for d in shape):
             dims = "x".join("?" if d is None else str(d) for d in shape)
             raise ShapeError(f"input '{argument.name}' is {dims}; bind it with --shape")

@@ -34,7 +34,7 @@ def _arguments() -> argparse.ArgumentParser:
     add("model", help=".onnx model, or .mlir program with graphs or instructions")
     add("-p", "--passes", metavar="PIPELINE", help="passes in place of the backend's")
     add_backend(parser)
-    add("--inputs", type=Path, metavar="FILE.npz", help="values of the inputs (default: random ones)")
+    add("--inputs", type=Path, metavar="FILE", help="values of the inputs (default: random ones)")
     add("--random", type=count_option, default=0, metavar="SEED", help="of the random inputs (default: 0)")
     add_shape(parser)
     add("--rtol", type=float, default=1e-3, help="relative tolerance of f32 (default: 1e-3)")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from glow_dialects.core.files import whole
 from glow_tools.common import read_module
-from glow_tools.feeds import load_archive, one_feed, run_feed
+from glow_tools.feeds import load_inputs, one_feed, run_feed
 
 if TYPE_CHECKING:
     from glow_tools.reduce_ir import IrCase
@@ -29,7 +29,7 @@ def read_case(
     from glow_tools.reduce_onnx import OnnxCase
 
     net = glow.compile(path, backend="interpreter", shapes=shapes or None)
-    given = load_archive(inputs) if inputs else {}
+    given = load_inputs(inputs, [p.name for p in net.inputs]) if inputs else {}
     return OnnxCase(read_whole(path), run_feed(net, given, seed, shapes))
 
 

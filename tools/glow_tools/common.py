@@ -172,10 +172,15 @@ def _bind(module: ModuleOp, shapes: Mapping[str, Sequence[int]]) -> None:
     from glow_dialects.ops.module import placeholders
     from glow_passes.graph.bind_sizes import bind_sizes, sizes_of, symbols_of
 
-    if symbols_of(module) is not None:
+    conditions = symbols_of(module)
+    if conditions is not None:
         inputs = {public_name(p): n for n, p in placeholders(module).items() if p.kind.data == "input"}
         given = {inputs[n]: shape for n, shape in shapes.items() if n in inputs}
-        bind_sizes(module, sizes_of(module, given, every=False))
+        sizes = sizes_of(module, given, every=False)
+        for symbol in conditions.symbols:
+            if symbol.name in shapes:
+                sizes[symbol] = shapes[symbol.name][0] // symbol.divisor
+        bind_sizes(module, sizes)
 
 
 def fixed(module: ModuleOp) -> ModuleOp:
@@ -206,7 +211,10 @@ def write_text(path: str | None, text: str) -> None:
 
 def add_shape(parser: argparse.ArgumentParser) -> None:
     """The option --shape, which a command's user may give several times."""
-    told = "shape of an input, where the model leaves it open, another is wanted, or it has a default value"
+    told = (
+        "shape of an input, where the model leaves it open, another is wanted, or it has a default value; "
+        "or the size of a dimension that the model names: N=1"
+    )
     option = "NAME=1x3x224x224"
     parser.add_argument("--shape", type=shape_option, action="append", default=[], metavar=option, help=told)
 

@@ -45,7 +45,7 @@ def one_feed(module: ModuleOp, file: Path | None, seed: int) -> Feed:
 
     expected = ports(module, "input")
     if file is not None:
-        arrays = load_archive(file)
+        arrays = load_inputs(file, [p.name for p in expected])
         return arrays if any(is_open(p.shape) for p in expected) else check_inputs(expected, arrays)
     fixed(module)
     return _random(expected, np.random.default_rng(seed), sizes_of_tables(module))
@@ -121,12 +121,20 @@ def _load(path: Path) -> Array | Feed:
         raise GlowError(f"{path}: not a .npy or .npz file of plain arrays") from None
 
 
-def load_array(path: Path) -> Array:
-    """The array of a .npy file; GlowError where it holds none."""
+def load_inputs(path: Path, names: Sequence[str], name: str = "") -> Feed:
+    """Inputs by name: the arrays of a .npz file, or the one of a .npy file, for `name` or the only input.
+
+    BindingError where it is not said which input an array is for.
+    """
     loaded = _load(path)
     if isinstance(loaded, dict):
-        raise GlowError(f"{path}: an archive of arrays; a .npy file holds one")
-    return loaded
+        if name:
+            raise BindingError(f"{path}: an archive of arrays by name; give it without '{name}='")
+        return loaded
+    if not name and len(names) != 1:
+        known = ", ".join(names)
+        raise BindingError(f"{path}: the model has inputs {known}; give a .npz with one array each")
+    return {name or names[0]: loaded}
 
 
 def load_archive(path: Path) -> Feed:

@@ -81,7 +81,7 @@ def _arguments() -> argparse.ArgumentParser:
     add("--statistics", action="store_true", help="operation counts that each pass changes")
     checked = "run the program with the interpreter after each pass, and compare with its first values"
     add("--validate", action="store_true", help=checked)
-    add("--inputs", type=Path, metavar="FILE.npz", help="with --validate: the inputs (default: random ones)")
+    add("--inputs", type=Path, metavar="FILE", help="with --validate: the inputs (default: random ones)")
     add("--random", type=count_option, default=0, metavar="SEED", help="of the random inputs (default: 0)")
     add("--rtol", type=float, default=1e-3, help="with --validate: relative tolerance of f32 (default: 1e-3)")
     add("--atol", type=float, default=1e-5, help="with --validate: absolute tolerance (default: 1e-5)")

@@ -125,7 +125,7 @@ def parse(text: str, mcpu: str = "host") -> list[ModulePass]:
         else:
             from difflib import get_close_matches
 
-            names = [*every_pass(), *pipelines(), *registry(), *others]
+            names = list(dict.fromkeys((*every_pass(), *pipelines(), *registry(), *others)))
             near = get_close_matches(spec.name, names, 3)
             hint = f"; did you mean {' or '.join(near)}?" if near else ""
             raise UnsupportedError(f"unknown pass or pipeline '{spec.name}'{hint} (--list-passes shows all)")

@@ -39,7 +39,7 @@ def _arguments() -> argparse.ArgumentParser:
     names = "{} is the file (else it comes last), {inputs} its inputs, {passes} the pipeline"
     add("--check", required=True, metavar="COMMAND", help=f"the command that fails: {names}")
     add("--message", metavar="TEXT", help="words of its output")
-    add("--inputs", type=Path, metavar="FILE.npz", help="values of the inputs (default: random ones)")
+    add("--inputs", type=Path, metavar="FILE", help="values of the inputs (default: random ones)")
     add("--random", type=count_option, default=0, metavar="SEED", help="of the random inputs (default: 0)")
     add_shape(parser)
     add("--passes", metavar="PIPELINE", help="leave out passes of this pipeline, too")

@@ -27,7 +27,7 @@ from glow_tools.common import (
     show_log,
     threads_option,
 )
-from glow_tools.feeds import load_archive, load_array, run_feed
+from glow_tools.feeds import load_inputs, run_feed
 from glow_tools.run_layers import check_usage, compare_layers, compare_outputs, compared_option
 
 if TYPE_CHECKING:
@@ -53,10 +53,10 @@ def _arguments() -> argparse.ArgumentParser:
         type=_input_option,
         action="append",
         default=[],
-        metavar="NAME=FILE.npy",
-        help="an input's value (also in place of its default value)",
+        metavar="[NAME=]FILE",
+        help="an input's value in a .npy file (also in place of its default value), or a .npz of several",
     )
-    add("--inputs", type=Path, metavar="FILE.npz", help="values of several inputs, arrays by name")
+    add("--inputs", type=Path, metavar="FILE", help="values of the inputs: .npz, arrays by name, or .npy")
     add("--random", type=count_option, metavar="SEED", help="random inputs from this seed")
     add_shape(parser)
     add_debug_info(parser)
@@ -84,10 +84,8 @@ def _arguments() -> argparse.ArgumentParser:
 
 
 def _input_option(text: str) -> tuple[str, str]:
-    """`name=file.npy` as a pair; argparse reports what is wrong with it."""
-    name, separator, path = text.rpartition("=")
-    if not separator:
-        raise argparse.ArgumentTypeError(f"'{text}' is not NAME=FILE.npy")
+    """`name=file.npy` as a pair, whose name is empty for a file alone."""
+    name, _, path = text.rpartition("=")
     return name, path
 
 
@@ -125,7 +123,7 @@ def _run(a: argparse.Namespace, again: str) -> int:
                 **({} if a.debug_info == "none" else {"debug_info": a.debug_info}),
             )
         )
-        feed = run_feed(net, _given(a), a.random, shapes)
+        feed = run_feed(net, _given(a, net), a.random, shapes)
         out = net.run(feed)
         elapsed = time.perf_counter() - start
     place = f"{len(net.network.partitions)} partitions" if hosted else a.backend
@@ -175,10 +173,12 @@ def _hosted(a: argparse.Namespace, shapes: dict[str, tuple[int, ...]]) -> Hosted
     return HostedModel(a.model, a.device, a.partition or "auto", shapes or None, a.timeline)
 
 
-def _given(a: argparse.Namespace) -> dict[str, Any]:
+def _given(a: argparse.Namespace, net: Any) -> dict[str, Any]:
     """The inputs of files."""
-    single = {name: load_array(Path(file)) for name, file in a.input}
-    return (load_archive(a.inputs) if a.inputs else {}) | single
+    given: dict[str, Any] = {}
+    for name, file in [("", a.inputs)] * (a.inputs is not None) + a.input:
+        given |= load_inputs(Path(file), [p.name for p in net.inputs], name)
+    return given
 
 
 def _save(path: Path, out: dict[str, Any]) -> None:

@@ -35,7 +35,7 @@ NAME_ATTRIBUTE = "onnx.name"
 
 def import_model(
     model: ModelProto | str | Path,
-    shapes: Mapping[str, Sequence[int]] | None = None,
+    shapes: Mapping[str, Sequence[int] | int] | None = None,
     values: Mapping[str, Array] | None = None,
     path: str | Path | None = None,
     training: bool = False,
@@ -45,9 +45,9 @@ def import_model(
 ) -> ModuleOp:
     """The module of an ONNX model: function `main`, placeholders for inputs and outputs.
 
-    `shapes` binds symbolic input shapes by input name, `values` makes inputs known constants
-    (inputs that decide shapes, axes or branches). An input with a default value, an initializer of its
-    name, is a constant unless one of them names it. `path` says where a ModelProto was read from.
+    `shapes` binds symbolic shapes by input name, or sizes by the dimension's; `values` makes inputs known
+    constants (inputs that decide shapes, axes or branches). An input with a default value, an initializer of
+    its name, is a constant unless one of them names it. `path` says where a ModelProto was read from.
     With `control` branches and loops that run-time data decide, and long loops, become `glow.if` and
     `glow.loop`. Dimensions that nothing binds become symbols of `sizes`.
     With `training` dropout stays in the graph, which inference does without. Operators are
@@ -202,7 +202,7 @@ def weights_of(graph: GraphProto, source: Source) -> dict[str, Array]:
 
 def bound_inputs(
     model: ModelProto,
-    shapes: Mapping[str, Sequence[int]],
+    shapes: Mapping[str, Sequence[int] | int],
     values: Mapping[str, Array],
     source: str,
     sizes: Symbols | None = None,
@@ -213,7 +213,8 @@ def bound_inputs(
     """
     inputs = runtime_inputs(model)
     names = [i.name for i in inputs]
-    unknown = sorted((set(shapes) | set(values)) - set(names))
+    dimensions = {size_name(d) for i in inputs for d in i.type.tensor_type.shape.dim}
+    unknown = sorted((set(shapes) | set(values)) - set(names) - dimensions)
     if unknown:
         known = unknown[0] in initialized(model)
         hint = "; it is a constant that graph.input does not list" if known else ""
@@ -229,11 +230,11 @@ def bound_inputs(
 
 def bind_shapes(
     inputs: Sequence[ValueInfoProto],
-    shapes: Mapping[str, Sequence[int]],
+    shapes: Mapping[str, Sequence[int] | int],
     source: str,
     opened: Symbols | None = None,
 ) -> dict[str, tuple[tuple[int, ...], np.dtype]]:
-    """Shape and dtype of each input; a dimension bound once holds wherever its symbol stands.
+    """Shape and dtype of each input; a dimension bound once, by its name too, holds where its symbol stands.
 
     Others are open: symbols of `opened`, where it is given.
 
@@ -241,8 +242,17 @@ def bind_shapes(
     """
     symbols: dict[str, int] = {}
     errors: list[str] = []
+    names = {info.name for info in inputs}
+    full: dict[str, Sequence[int]] = {}
+    for name, size in shapes.items():
+        if name not in names:
+            symbols[name] = whole(size if isinstance(size, int) else size[0])
+        elif isinstance(size, int):
+            errors.append(f"input '{name}' is bound with {size}, not with a shape")
+        else:
+            full[name] = size
     for info in inputs:
-        sizes = shapes.get(info.name)
+        sizes = full.get(info.name)
         dims = info.type.tensor_type.shape.dim
         if sizes is not None and info.type.tensor_type.HasField("shape") and len(dims) == len(sizes):
             for dim, size in zip(dims, sizes, strict=True):
@@ -251,7 +261,7 @@ def bind_shapes(
     out: dict[str, tuple[tuple[int, ...], np.dtype]] = {}
     for info in inputs:
         try:
-            out[info.name] = _bind(info, shapes.get(info.name), symbols, opened)
+            out[info.name] = _bind(info, full.get(info.name), symbols, opened)
             if not is_open(out[info.name][0]):
                 check_size(out[info.name][0])
         except (ShapeError, RuleError, GlowError) as error:

@@ -383,9 +383,8 @@ def _reciprocal(u: Unit, x: SSAValue) -> SSAValue:
     if is_float(element_of(x)):
         return u.op("div", u.b.scalar(1, x), x)
     whole = u.cast(x, i8) if element_of(x) == i1 else x
-    return u.op(
-        "select", u.op("cmp_eq", u.op("mul", whole, whole), u.b.scalar(1, whole)), whole, u.b.splat(0, whole)
-    )
+    size = whole if dtype_of(whole.type).kind == "u" else u.op("abs", whole)
+    return u.op("select", u.op("cmp_eq", size, u.b.scalar(1, whole)), whole, u.b.splat(0, whole))
 
 
 def _trunc(u: Unit, x: SSAValue) -> SSAValue:

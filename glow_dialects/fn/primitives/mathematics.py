@@ -285,8 +285,13 @@ class Hypot(Mathematical):
         return d * x[i] / y()
 
     def build(self, u: Unit, options: dict[str, Any], attributes: Options, x: Sequence[SSAValue]) -> SSAValue:
-        left, right = (u.op("mul", v, v) for v in u.reals(x))
-        return u.op("sqrt", u.op("add", left, right))
+        a, b = (u.op("abs", v) for v in u.reals(x))
+        long = u.op("max", a, b)
+        one, zero = u.b.scalar(1, long), u.op("cmp_eq", long, u.b.scalar(0, long))
+        part = u.op("div", u.op("min", a, b), u.op("select", zero, one, long))  # whose square is no infinity
+        length = u.op("mul", long, u.op("sqrt", u.op("add", u.op("mul", part, part), one)))
+        infinite = u.op("or", u.op("is_inf", a), u.op("is_inf", b))
+        return u.op("select", infinite, u.b.scalar(math.inf, long), length)
 
 
 class Copysign(Mathematical):
