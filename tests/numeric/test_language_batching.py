@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -183,3 +184,30 @@ def test_many_texts_that_outgrow_the_cache(llama: tuple[Path, Any]) -> None:
         model.generate_many([[3] * 9, [4]], 20)
     assert not any(slot.held for slot in model.programs.slots)
     assert model.generate_many([[3] * 9, [4]], 3) == [lms.continued(llama[1], p, 3) for p in ([3] * 9, [4])]
+
+
+def test_forks_are_refused(model: LanguageModel) -> None:
+    """A fork computes nothing: it is told so, of new texts and of those under way; the original goes on."""
+    with ContinuousBatching(model, size=1) as batching:
+        first = batching.submit([1, 2, 3], 4)
+        wanted = list(first)
+        running = batching.submit([1, 2, 3], 4)
+        reading, writing = os.pipe()
+        child = os.fork()
+        if not child:
+            told: list[str] = []
+            for ask in (lambda: batching.submit([1, 2, 3], 4), lambda: list(running)):
+                try:
+                    ask()
+                except glow.ClosedError as error:
+                    told.append(str(error))
+            batching.close()
+            os.write(writing, "|".join(told).encode())
+            os._exit(0)
+        os.close(writing)
+        with os.fdopen(reading, "rb") as answer:
+            told = answer.read().decode().split("|")
+        os.waitpid(child, 0)
+        assert list(running) == wanted
+    assert told == ["the batching is of the process that was forked; make one in this process"] * len(told)
+    assert told

@@ -172,3 +172,33 @@ def test_a_batch_of_a_fixed_size() -> None:
         got = np.concatenate([f.result(120)["y"] for f in futures])
         np.testing.assert_array_equal(got, wanted)
         assert host.statistics()["net"].batches <= 2
+
+
+def test_a_full_batch_waits_at_the_device(model: Path) -> None:
+    """One batch runs and one is behind it; what is no full batch waits for more."""
+    with glow.HostManager(["cpu"]) as host:
+        network = host.add_network("net", model, batching=glow.Batching(4, delay=0.0))
+        net = network.parts[0].function.runner()
+        run, begun, go = net.run, threading.Semaphore(0), threading.Event()
+
+        def slow(inputs: Any) -> Any:
+            begun.release()
+            assert go.wait(60)
+            return run(inputs)
+
+        net.run = slow
+        futures = [host.submit("net", rows(0))]
+        assert begun.acquire(timeout=60)
+        futures += [host.submit("net", rows(n)) for n in range(3)]
+        time.sleep(0.05)
+        assert host.devices[0].queued == 0
+        futures += [host.submit("net", rows(n)) for n in range(3, 9)]
+        ended = time.perf_counter() + 60
+        while host.devices[0].queued < 1 and time.perf_counter() < ended:
+            time.sleep(0.001)
+        time.sleep(0.05)
+        assert host.devices[0].queued == 1
+        go.set()
+        for future in futures:
+            assert future.result(60)["y"].shape == (1, 8)
+        assert host.statistics()["net"].batches == 4

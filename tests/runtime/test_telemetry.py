@@ -64,3 +64,22 @@ def test_errors_and_what_never_ran(exported: tuple[Any, Any]) -> None:
     assert [t.split(":")[0] for t in told] == ["", "cancelled", told[2].split(":")[0], "too many requests"]
     assert "longer than it was allowed" in told[2]
     assert not vars(tracer)["_noted"]
+
+
+def test_each_request_of_a_batch_has_its_partitions(exported: tuple[Any, Any]) -> None:
+    """Those that run together have the same runs below them, and the number of the batch."""
+    provider, exporter = exported
+    tracer = glow.Telemetry(provider)
+    model = layers(1)
+    inputs = {"x": feed(model)["x"][:1]}
+    with glow.HostManager(["cpu"], tracer=tracer) as host:
+        host.add_network("net", model, batching=glow.Batching(4, 600.0))
+        for answer in [host.submit("net", inputs) for _ in range(4)]:
+            answer.result(60)
+    spans = exporter.get_finished_spans()
+    requests = [s for s in spans if s.attributes.get("glow.category") == "request"]
+    runs = [s for s in spans if s.attributes.get("glow.category") == "partition"]
+    assert len(requests) == len(runs) == 4
+    assert {s.parent.span_id for s in runs} == {s.context.span_id for s in requests}
+    assert [s.attributes.get("glow.batch") for s in runs].count(None) == 1
+    assert not vars(tracer)["_noted"] and not vars(tracer)["_batches"]

@@ -15,13 +15,15 @@ import numpy as np
 from glow_compiler.language_slots import SlotPrograms
 from glow_compiler.language_token import Token, token_of
 from glow_compiler.sampling import Sampling, choose
-from glow_dialects.core.errors import GlowError, RefusedError
+from glow_dialects.core.errors import ClosedError, GlowError, RefusedError
+from glow_dialects.core.forks import renew_after_fork
 from glow_dialects.core.types import Array
 
 if TYPE_CHECKING:
     from glow_compiler.language_model import LanguageModel
 
 _CLOSED = "the model is closed"
+_FORKED = "the batching is of the process that was forked; make one in this process"
 LOG = logging.getLogger("glow")
 Told = Callable[[Token | Exception | None], None]
 """Is told each token of a text, and at its end None or the error that ended it."""
@@ -110,7 +112,11 @@ class Answer:
     def __next__(self) -> Token:
         if self._ended:
             raise StopIteration
-        told = self._told.get()
+        try:
+            told = self._told.get(block=not self._batching.forked)
+        except queue.Empty:
+            self._ended = True
+            raise ClosedError(_FORKED) from None
         if isinstance(told, Token):
             return told
         self._ended = True
@@ -124,7 +130,8 @@ class ContinuousBatching:
 
     A text joins when there is room for it and leaves when it ends; the others never wait for it for longer
     than one piece of its prompt takes. Tokens are those that the text gets alone. A thread of its own
-    computes; callers that read slowly hold nobody up. The model's caches hold `size` texts.
+    computes; callers that read slowly hold nobody up. The model's caches hold `size` texts. A fork of the
+    process has no such thread: there, what is asked for is a ClosedError.
     """
 
     def __init__(self, model: LanguageModel, size: int = 8, most_waiting: int = 100) -> None:
@@ -137,9 +144,15 @@ class ContinuousBatching:
         self._batch = RunningBatch(model.programs)
         self._waiting: deque[GrowingText] = deque()
         self._changed = threading.Condition()
-        self._closing = False
+        self._closing = self.forked = False
+        renew_after_fork(self)
         self._thread = threading.Thread(target=self._work, name="glow-continuous-batching", daemon=True)
         self._thread.start()
+
+    def renew(self) -> None:
+        """Be closed: called in a fork, where nothing computes."""
+        self._changed = threading.Condition()
+        self._closing = self.forked = True
 
     def submit(
         self,
@@ -167,7 +180,7 @@ class ContinuousBatching:
         text = GrowingText(tokens, max_tokens, how, ends, logprobs, on_token or told.put)
         with self._changed:
             if self._closing:
-                raise RefusedError(_CLOSED)
+                raise ClosedError(_FORKED) if self.forked else RefusedError(_CLOSED)
             if len(self._waiting) >= self.most_waiting + self.size - len(self._batch.texts):
                 waiting = len(self._waiting)
                 raise RefusedError(f"too many requests: {waiting} wait for this model; try again later")

@@ -94,8 +94,7 @@ def _run(a: argparse.Namespace) -> int:
         level=logging.INFO if a.verbose else logging.WARNING, format="%(asctime)s %(levelname)s %(message)s"
     )
     logging.getLogger("glow").setLevel(logging.INFO)
-    if (a.tls_key is None) != (a.tls_certificate is None):
-        raise GlowError("--tls-key and --tls-certificate go together")
+    _check_tls(a.tls_key, a.tls_certificate)
     limits = _limits(a)
     texts = {n: p for n, p in map(_named, a.models) if is_language_model(p)}
     files = find_models([m for m in a.models if not is_language_model(_named(m)[1])])
@@ -124,6 +123,24 @@ def _run(a: argparse.Namespace) -> int:
             TextServer(server, batches)
         asyncio.run(_serve(a, len(files) + len(texts), models, server.app, limits))
     return 0
+
+
+def _check_tls(key: Path | None, certificate: Path | None) -> None:
+    """GlowError where there is one without the other, or they are no pair."""
+    if (key is None) != (certificate is None):
+        raise GlowError("--tls-key and --tls-certificate go together")
+    if key is None or certificate is None:
+        return
+    import ssl
+
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(certificate, key, lambda: "")
+    except OSError as error:  # ssl.SSLError is one
+        reason = error.strerror or str(error)
+        raise GlowError(
+            f"--tls-key {key}, --tls-certificate {certificate}: expected a key without a password and its "
+            f"certificate, in PEM: {reason}"
+        ) from None
 
 
 @contextlib.contextmanager

@@ -53,8 +53,9 @@ class Batching:
 class Batcher:
     """A queue of requests and a thread that makes batches of them.
 
-    While as many batches run as there are replicas it waits, so that under load batches fill up. What it
-    needs is compiled, and has run, when it is made.
+    While as many batches run as there are replicas it waits, so that under load batches fill up; full ones go
+    on to wait at the devices, one for each replica, so that these never do. What it needs is compiled, and
+    has run, when it is made.
     """
 
     def __init__(
@@ -75,6 +76,7 @@ class Batcher:
         self.batching = batching if first is None else Batching(first, batching.delay, (first,))
         self.batches = 0
         self._network, self._begin, self._tracer = network, begin, tracer
+        self._expected = [(s.name, s.dtype, len(s.shape)) for s in network.inputs]
         self._steps = self.batching.steps
         if first is None and _only_rows_are_open(network):
             self._warm()
@@ -136,21 +138,21 @@ class Batcher:
             expected.append(Port(signature.name, shape, signature.dtype))
         return check_inputs(expected, inputs)
 
-    def takes(self, inputs: Mapping[str, Any]) -> bool:
+    def takes(self, request: Request) -> bool:
         """Whether a request can be part of a batch: arrays as declared, all of one number of samples."""
-        rows: set[int] = set()
-        for signature in self._network.inputs:
-            array = inputs.get(signature.name)
-            if not isinstance(array, np.ndarray) or array.dtype != signature.dtype:
+        inputs, rows, form = request.inputs, 0, ()
+        if len(inputs) != len(self._expected):
+            return False
+        for name, dtype, rank in self._expected:
+            array = inputs.get(name)
+            if not isinstance(array, np.ndarray) or array.dtype != dtype or array.ndim != rank:
                 return False
-            if array.ndim != len(signature.shape):
+            count, *rest = array.shape
+            if not 0 < count <= self.batching.size or (rows and rows != count):
                 return False
-            rows.add(array.shape[0])
-        return (
-            len(rows) == 1
-            and 0 < next(iter(rows)) <= self.batching.size
-            and len(inputs) == len(self._network.inputs)
-        )
+            rows, form = count, (*form, *rest)
+        request.rows, request.form = rows, form
+        return True
 
     def put(self, request: Request) -> bool:
         """Have a request wait for a batch; false where there will be none."""
@@ -158,9 +160,8 @@ class Batcher:
             if self._closed:
                 return False
             self._waiting.append(request)
-            self._samples += _rows(request)
-            first, full = len(self._waiting) == 1, self._samples >= self.batching.size
-            if (first or full) and self._flying < self._most:  # nothing else changes what the thread does
+            self._samples += request.rows
+            if (len(self._waiting) == 1 or self._full) and self._may_fly:  # nothing else tells the thread
                 self._changed.notify()
         return True
 
@@ -177,34 +178,39 @@ class Batcher:
         """The requests of the next batch, of one shape; None at the end."""
         with self._changed:
             while True:
-                while not self._closed and (not self._waiting or self._flying >= self._most):
-                    self._changed.wait()
                 if not self._waiting and self._closed:
                     return None
-                if self._flying >= self._most:
+                if not self._waiting or not self._may_fly:
                     self._changed.wait()
                     continue
                 end = self._waiting[0].arrived + self.batching.delay
                 left = end - time.perf_counter()
-                if self._closed or left <= 0 or self._samples >= self.batching.size:
+                if self._closed or left <= 0 or self._full:
                     self._flying += 1
                     return self._taken()
                 self._changed.wait(left)
 
     @property
-    def _most(self) -> int:
-        return max(1, len(self._network.replicas))
+    def _full(self) -> bool:
+        """Whether what waits is a batch."""
+        return self._samples >= self.batching.size
+
+    @property
+    def _may_fly(self) -> bool:
+        """Whether there is a replica for another batch, or a device has one to begin and none behind it."""
+        replicas = len(self._network.replicas)
+        return self._flying < (2 * replicas if self._full else replicas)
 
     def _taken(self) -> list[Request]:
-        form = _form(self._waiting[0])
+        form, size = self._waiting[0].form, self.batching.size
         taken: list[Request] = []
         kept: list[Request] = []
         total = 0
-        while self._waiting and total < self.batching.size:
+        while self._waiting and total < size:
             request = self._waiting.popleft()
-            if _form(request) == form and total + _rows(request) <= self.batching.size:
+            if request.form == form and total + request.rows <= size:
                 taken.append(request)
-                total += _rows(request)
+                total += request.rows
             else:
                 kept.append(request)
         self._waiting.extendleft(reversed(kept))
@@ -213,41 +219,41 @@ class Batcher:
 
     def _run(self, live: Sequence[Request]) -> None:
         """Run a batch; its requests get their parts."""
-        total = sum(map(_rows, live))
+        total = sum(request.rows for request in live)
         size = next(s for s in self._steps if s >= total)
         try:
             inputs = {n: _stacked([r.inputs[n] for r in live], size) for n in live[0].inputs}
             self.batches += 1
             batch = Request(self._network, inputs, min(r.priority for r in live), None, live[0].number)
             batch.batch = True
+            if self._tracer is not None:
+                self._tracer.together([request.number for request in live])
             batch.future.add_done_callback(lambda future: self._done(live, size, future))
             self._begin(batch)
         except BaseException as error:
             self._landed()
-            for request in live:
-                self._answer(request, None, error)
+            self._answer(live, size, {}, error)
 
     def _done(self, live: Sequence[Request], size: int, future: Future[dict[str, Any]]) -> None:
         self._landed()
         error = ClosedError("the host is closed") if future.cancelled() else future.exception()
-        start = 0
-        for request in live:
-            end = start + _rows(request)
-            if error is not None:
-                self._answer(request, None, error)
-            else:
-                outputs = {n: _part(a, start, end, size) for n, a in future.result().items()}
-                self._answer(request, outputs, None)
-            start = end
+        self._answer(live, size, {} if error is not None else future.result(), error)
 
-    def _answer(self, request: Request, outputs: Outputs | None, error: BaseException | None) -> None:
-        counts = self._network.counts
-        counts.latencies.append(time.perf_counter() - request.arrived)
-        counts.succeeded += error is None
-        counts.failed += error is not None
-        if self._tracer is not None:
-            self._tracer.ended(request, error)
-        settle(request.future, outputs, error)
+    def _answer(
+        self, live: Sequence[Request], size: int, outputs: Outputs, error: BaseException | None
+    ) -> None:
+        """Give the requests of a batch their parts of its outputs, or its error."""
+        counts, now = self._network.counts, time.perf_counter()
+        counts.latencies.extend([now - request.arrived for request in live])
+        counts.succeeded += 0 if error is not None else len(live)
+        counts.failed += len(live) if error is not None else 0
+        named, start = list(outputs.items()), 0
+        for request in live:
+            end = start + request.rows
+            if self._tracer is not None:
+                self._tracer.ended(request, error)
+            settle(request.future, {n: _part(a, start, end, size) for n, a in named}, error)
+            start = end
 
     def _landed(self) -> None:
         with self._changed:
@@ -280,22 +286,14 @@ def _run_once(manager: DeviceManager, function: str, inputs: Mapping[str, Any]) 
     ended.wait()
 
 
-def _rows(request: Request) -> int:
-    return next(iter(request.inputs.values())).shape[0]
-
-
-def _form(request: Request) -> object:
-    """What must be equal within a batch."""
-    return tuple((n, a.shape[1:]) for n, a in request.inputs.items())
-
-
 def _stacked(parts: Sequence[Array], size: int) -> Array:
     """The parts one after another, and zeros up to `size`."""
     if len(parts) == 1 and len(parts[0]) == size:
         return parts[0]
-    stacked = np.zeros((size, *parts[0].shape[1:]), parts[0].dtype)
-    np.concatenate(parts, out=stacked[: sum(map(len, parts))])
-    return stacked
+    missing = size - sum(map(len, parts))
+    if missing:
+        parts = [*parts, np.zeros((missing, *parts[0].shape[1:]), parts[0].dtype)]
+    return np.concatenate(parts)
 
 
 def _part(array: Any, start: int, end: int, size: int) -> Any:

@@ -221,7 +221,7 @@ class HostManager:
         request = Request(network, arrays, priority, deadline, next(self._numbers))
         if self.tracer is not None:
             self.tracer.arrived(request)
-        if network.batcher is not None and network.batcher.takes(arrays):
+        if network.batcher is not None and network.batcher.takes(request):
             network.counts.requests += 1
             self._admit_batched(request)
         else:

@@ -16,8 +16,8 @@ class Request:
     """A call under way: smaller priorities come first, equal ones as they arrived."""
 
     __slots__ = (
-        "arrived", "batch", "deadline", "execution", "future", "inputs", "network", "number", "priority",
-        "replica", "started",
+        "arrived", "batch", "deadline", "execution", "form", "future", "inputs", "network", "number",
+        "priority", "replica", "rows", "started",
     )  # fmt: skip
 
     def __init__(
@@ -37,6 +37,8 @@ class Request:
         self.execution: Abandonable | None = None
         #: Whether it is a batch of other requests, which are counted instead of it.
         self.batch = False
+        #: What batchers know of it: its samples, and what must be equal within a batch.
+        self.rows, self.form = 0, ()
 
     def __lt__(self, other: Request) -> bool:
         return (self.priority, self.number) < (other.priority, other.number)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -47,6 +47,8 @@ class Telemetry(Tracer):
         self._lock = threading.Lock()
         #: What was noted of requests under way.
         self._noted: dict[int, list[Noted]] = {}
+        #: The requests of batches under way, by the first of each.
+        self._batches: dict[int, Sequence[int]] = {}
 
     @contextmanager
     def caller(self, headers: Mapping[str, str]) -> Generator[None]:
@@ -62,18 +64,25 @@ class Telemetry(Tracer):
             self._noted[request.number] = []
         request.future.add_done_callback(lambda future: self._answered(request, caller))
 
+    def together(self, numbers: Sequence[int]) -> None:
+        with self._lock:
+            self._batches[numbers[0]] = numbers
+
     def span(self, name: str, category: str, track: str, start: float, end: float, **facts: Any) -> None:
         super().span(name, category, track, start, end, **facts)
         if category == "request" or (self.levels and category not in self.levels):
             return
+        number = facts.get("request", -1)
         with self._lock:
-            noted = self._noted.get(facts.get("request", -1))
-            if noted is not None:
-                noted.append((name, category, track, start, end, facts))
+            for each in self._batches.get(number, (number,)) if category != "queue" else (number,):
+                if each in self._noted:
+                    told = facts | ({"batch": number} if each != number else {}) | {"request": each}
+                    self._noted[each].append((name, category, track, start, end, told))
 
     def _answered(self, request: Request, caller: Any) -> None:
         with self._lock:
             below = self._noted.pop(request.number)
+            self._batches.pop(request.number, None)
         facts: dict[str, Any] = {"request": request.number}
         future = request.future
         if future.cancelled():

@@ -6,7 +6,7 @@ import json
 import os
 import time
 from collections import deque
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -44,6 +44,9 @@ class Tracer:
 
     def arrived(self, request: Request) -> None:
         """A request has come, on this thread."""
+
+    def together(self, numbers: Sequence[int]) -> None:
+        """Requests run as one batch, which has the number of the first."""
 
     def ended(self, request: Request, error: BaseException | None) -> None:
         """Note a request that has ended; what was noted of it before has its number."""
