@@ -18,6 +18,7 @@ import numpy as np
 
 from glow_backends.report import Report
 from glow_dialects.core.errors import BindingError, UnsupportedError
+from glow_dialects.core.forks import ForkLock
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -87,7 +88,7 @@ class Program(ABC):
         """
 
     def new_state(self) -> dict[str, Array]:
-        """Arrays of zeros for its states and trainables, which `use_state` takes."""
+        """Arrays with the first values of its states and trainables, which `use_state` takes."""
         return {name: np.zeros_like(array) for name, array in self.state.items()}
 
     def use_state(self, state: Mapping[str, Array]) -> None:
@@ -107,6 +108,24 @@ class Program(ABC):
                 form = "missing" if other is None else f"{other.dtype} {other.shape}"
                 raise BindingError(f"state '{name}' is {form}, expected {array.dtype} {array.shape}")
 
+    def state_shapes(self, shapes: Mapping[str, Sequence[int]]) -> dict[str, tuple[int, ...]]:
+        """The shapes of its states and trainables in a run on inputs of these shapes."""
+        del shapes
+        return {name: array.shape for name, array in getattr(self, "state", {}).items()}
+
+    def run_with(self, inputs: Mapping[str, Array], state: Mapping[str, Array]) -> dict[str, Array]:
+        """`run` on these arrays, which change in place, and not on its own states.
+
+        From several threads at once, if each has its own arrays. BindingError as of `use_state`.
+        """
+        with _RUNNING_WITH:
+            own = self.state
+            self.use_state(state)
+            try:
+                return self.run(inputs)
+            finally:
+                self.state = own
+
     def timeline(self) -> Timeline | None:
         """The cycles of the device's units in one run, where the program knows them."""
         return None
@@ -122,6 +141,10 @@ class Program(ABC):
     def bind(self, inputs: Mapping[str, Array]) -> Bound:
         """The program with memory for its inputs (filled with `inputs`, checked) and outputs."""
         return Bound(self, inputs)
+
+
+_RUNNING_WITH = ForkLock()
+"""Programs of backends that know one set of states at a time run on those of callers one after another."""
 
 
 class ProgramFiles(ABC):
@@ -267,6 +290,10 @@ class Backend(ABC):
     def read_program(self, files: Path | ProgramFiles) -> Program | None:
         """The program that `write_program` wrote; None where there is none that this backend runs."""
         del files
+
+    def zeros(self, shape: tuple[int, ...], dtype: np.dtype) -> Array:
+        """Memory for a state, which `run_with` of its programs takes."""
+        return np.zeros(shape, dtype)
 
     def needs(self) -> list[str]:
         """The features of a machine that its programs need."""
