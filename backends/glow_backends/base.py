@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from inspect import signature
+from math import prod
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
@@ -124,7 +125,7 @@ class Program(ABC):
             try:
                 return self.run(inputs)
             finally:
-                self.state = own
+                self.use_state(own)
 
     def timeline(self) -> Timeline | None:
         """The cycles of the device's units in one run, where the program knows them."""
@@ -141,6 +142,18 @@ class Program(ABC):
     def bind(self, inputs: Mapping[str, Array]) -> Bound:
         """The program with memory for its inputs (filled with `inputs`, checked) and outputs."""
         return Bound(self, inputs)
+
+
+_STATE_ALIGN = 64
+"""Bytes to whose multiples states are aligned, whatever runs on them."""
+
+
+def zeros(shape: Sequence[int], dtype: np.dtype) -> Array:
+    """Memory for a state that any backend's programs take."""
+    size = prod(shape) * dtype.itemsize
+    block = np.zeros(size + _STATE_ALIGN, np.uint8)
+    start = -block.__array_interface__["data"][0] % _STATE_ALIGN
+    return block[start : start + size].view(dtype).reshape(shape)
 
 
 _RUNNING_WITH = ForkLock()
@@ -293,7 +306,7 @@ class Backend(ABC):
 
     def zeros(self, shape: tuple[int, ...], dtype: np.dtype) -> Array:
         """Memory for a state, which `run_with` of its programs takes."""
-        return np.zeros(shape, dtype)
+        return zeros(shape, dtype)
 
     def needs(self) -> list[str]:
         """The features of a machine that its programs need."""

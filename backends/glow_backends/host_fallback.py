@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation
 
@@ -15,11 +13,6 @@ from glow_dialects.ops.module import FuncOp, functions
 from glow_passes.partition.nodes import node_graph
 from glow_passes.partition.split import extract, partition_of, split
 from glow_passes.partition.support import by_support
-
-if TYPE_CHECKING:
-    import numpy as np
-
-    from glow_dialects.core.types import Array
 
 
 class HostFallback(Backend):
@@ -38,9 +31,6 @@ class HostFallback(Backend):
 
     def supports(self, op: GraphOp) -> bool:
         return self.device.supports(op) or self.host.supports(op)
-
-    def zeros(self, shape: tuple[int, ...], dtype: np.dtype) -> Array:
-        return self.host.zeros(shape, dtype)
 
     def on_device(self, op: Operation) -> bool:
         """Whether a node runs on the device; another shape of a value is where the value is."""

@@ -22,9 +22,9 @@ _STARTS = ("new_", "next_", "updated_", "out_", "present_")
 
 
 def next_name(name: str, outputs: Container[str]) -> str:
-    """The output whose name says that it is the next value of an input: of `past.0.key` it is `present.0.key`.
+    """The output whose name says that it is the next value of an input; "" where there is none.
 
-    "" where there is none.
+    Of `past_key_values.0.key` it is `present.0.key`, of `h0` it is `hn`.
     """
     plain = name[:-1].rstrip("_") if name.endswith("0") and not name[:-1].endswith(".") else name
     return next(

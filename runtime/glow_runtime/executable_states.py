@@ -9,12 +9,13 @@ from glow_backends.base import Bound, check_mapping
 from glow_dialects.core.errors import BindingError
 from glow_dialects.core.forks import ForkLock
 from glow_runtime.program_source import Signature, dimension_name
+from glow_runtime.state import State
 
 if TYPE_CHECKING:
     from glow_dialects.core.types import Array
     from glow_runtime.kept_states import KeptStates
     from glow_runtime.program_source import ProgramSource
-    from glow_runtime.state import Choose, State
+    from glow_runtime.state import Choose
 
 
 class ExecutableStates:
@@ -30,13 +31,13 @@ class ExecutableStates:
                 name = dimension_name(signature, axis)
                 if name is not None:
                     self._dims.setdefault(name, []).append((signature.name, axis))
+        self._names = {s.name for s in (*self.inputs, *source.defaults)}
+        self._listed = f"the inputs are: {', '.join(s.name for s in self.inputs) or 'none'}"
         self._own: State | None = None
         self._lock = ForkLock()
 
     def new(self, values: Mapping[str, Any] | None, capacity: int | None) -> State:
         """The states of another sequence; see `Executable.state`."""
-        from glow_runtime.state import State
-
         made = State(self._kept, self._backend, self._dims, capacity)
         if values is not None:
             made.set(values)
@@ -46,16 +47,18 @@ class ExecutableStates:
     def own(self) -> State:
         """The states of calls that name none."""
         with self._lock:
-            self._own = self._own or self.new(None, None)
+            if self._own is None:
+                self._own = State(self._kept, self._backend, self._dims, own=True)
             return self._own
 
     def run(self, choose: Choose, inputs: Mapping[str, Any], state: State | None) -> dict[str, Array]:
         """A call on some states."""
         self._check(inputs)
-        chosen = self.own if state is None else state
-        if not chosen.is_of(self._kept):
+        if state is None:
+            return self.own.run(choose, inputs, wait=True)
+        if not state.is_of(self._kept):
             raise BindingError("the state is of another executable: take one of this one, net.state()")
-        return chosen.run(choose, inputs)
+        return state.run(choose, inputs)
 
     def bind(self, choose: Choose, inputs: Mapping[str, Any]) -> Bound:
         """A run bound to arrays of its own, on the executable's own states."""
@@ -67,17 +70,12 @@ class ExecutableStates:
     def _check(self, inputs: Mapping[str, Any]) -> None:
         """BindingError for names that are no inputs, or are states."""
         check_mapping(inputs)
-        for name in inputs:
+        for name in inputs.keys() - self._names:
             if name in self._kept.states:
                 raise BindingError(
-                    f"input '{name}' is a state; its value is set by net.state({{'{name}': array}})"
+                    f"input '{name}' is a state: its value is that of net.state({{'{name}': array}})"
                 )
-        if inputs.keys() & {s.name for s in self._kept.sizes}:
-            raise BindingError(
-                f"unknown input '{sorted(inputs.keys() & {s.name for s in self._kept.sizes})[0]}'"
-            )
+            raise BindingError(f"unknown input '{name}'; {self._listed}")
         missing = [s.name for s in self.inputs if s.name not in inputs]
         if missing:
-            raise BindingError(
-                f"missing input '{missing[0]}'; the inputs are: {', '.join(s.name for s in self.inputs)}"
-            )
+            raise BindingError(f"missing input '{missing[0]}'; {self._listed}")

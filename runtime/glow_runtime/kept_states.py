@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from glow_runtime.program_source import Signature, dimension_name
 if TYPE_CHECKING:
     from xdsl.dialects.builtin import ModuleOp
 
-States = "Mapping[str, str | tuple[str, int]] | str | None"
+States: TypeAlias = "Mapping[str, str | tuple[str, int]] | str | None"
 Dims = Mapping[str, tuple[int, ...]]
 AUTO = "auto"
 
@@ -49,9 +49,9 @@ class Kept:
         return open_axes_of(self.input)
 
     @property
-    def place(self) -> int | None:
-        """Which of the open sizes is the one that grows."""
-        return None if self.axis is None else self.open_axes.index(self.axis)
+    def place(self) -> int:
+        """Which of the open sizes is the one that grows; -1 for none."""
+        return -1 if self.axis is None else self.open_axes.index(self.axis)
 
     def dims(self) -> list[str]:
         """What the open sizes are called."""
@@ -157,7 +157,7 @@ def kept_states(
 
 
 _Pairs = dict[str, tuple[str, int | None]]
-"""Inputs by the outputs that are their next values, and the axes along which these are longer, if it is said."""
+"""Inputs by the outputs that are their next values, and the axes along which these are longer, if said."""
 
 
 def _recognised(ins: Mapping[str, Signature], outs: Mapping[str, Signature]) -> _Pairs:
@@ -176,7 +176,8 @@ def _named(chosen: Any, ins: Mapping[str, Signature], outs: Mapping[str, Signatu
         raise GlowError(f"states: a dict of output -> input, or '{AUTO}', not {chosen!r}")
     pairs: _Pairs = {}
     for output, given in chosen.items():  # pyright: ignore
-        name, axis = given if isinstance(given, tuple) and len(given) == 2 else (given, None)  # pyright: ignore
+        pair: Any = given
+        name, axis = pair if isinstance(pair, tuple) and len(pair) == 2 else (pair, None)  # pyright: ignore
         turned = output in ins and name in outs
         hint = f"; write the output first: {{{name!r}: {output!r}}}" if turned else ""
         if output not in outs:

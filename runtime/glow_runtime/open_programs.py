@@ -23,7 +23,7 @@ from glow_runtime.program_source import dimension_name
 
 if TYPE_CHECKING:
     from glow_dialects.core.types import Array
-    from glow_runtime.program_source import Key, ProgramSource, Signature
+    from glow_runtime.program_source import Key, ProgramSource
 
 LOG = logging.getLogger("glow")
 Shapes = Mapping[str, tuple[int, ...]]

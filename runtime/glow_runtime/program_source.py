@@ -64,8 +64,8 @@ class ProgramSource(ABC):
     otherwise, so that calls that give it run a program of their own. The contents of `value_inputs`
     are part of a specialisation. `open_programs` are the programs of any size that there are from the start.
     `symbols` are open sizes of which limits or divisors are known, by the names that inputs have for them.
-    `states` are values that calls hand to each other: their outputs are none of `outputs`, and of their inputs
-    those that tell sizes alone are among `inputs`.
+    `states` are values that calls hand to each other: their outputs are none of `outputs`, and of their
+    inputs those that tell sizes alone are among `inputs`.
     """
 
     inputs: Sequence[Signature]
@@ -100,8 +100,10 @@ class ProgramSource(ABC):
         return dict(shapes) if self.states is None else self.states.plain(shapes)
 
     def kept(self, module: ModuleOp, shapes: Mapping[str, tuple[int, ...]]) -> ModuleOp:
-        """A module for some shapes, its states in place."""
-        if self.states is not None:
+        """A module for some shapes, its states in place; one with branches or loops takes and gives them."""
+        from glow_passes.fn.outline_control import has_control
+
+        if self.states is not None and not has_control(module):
             self.states.keep(module, shapes)
         return module
 

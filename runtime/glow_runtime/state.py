@@ -41,12 +41,15 @@ class State(Mapping[str, "Array"]):
         backend: Backend,
         dims: Mapping[str, list[tuple[str, int]]],
         capacity: int | None = None,
+        own: bool = False,
     ) -> None:
         if capacity is not None and not (isinstance(capacity, int) and capacity > 0):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise GlowError(f"capacity={capacity!r}: expected a number of places above 0")
         if capacity is not None and not kept.growing:
             raise GlowError(f"capacity={capacity}: no state of {', '.join(kept.states)} grows")
         self._kept, self._backend, self._capacity = kept, backend, capacity
+        #: Whether it is what the first program that runs has for its own.
+        self._is_own = own
         #: For open sizes of states the inputs, and their axes, that have them too.
         self._dims = dims
         self._lock = threading.Lock()
@@ -83,7 +86,8 @@ class State(Mapping[str, "Array"]):
     def __eq__(self, other: object) -> bool:
         return self is other
 
-    __hash__ = object.__hash__
+    def __hash__(self) -> int:
+        return id(self)
 
     def __repr__(self) -> str:
         grown = f", {self.length} of {self.capacity} places" if self._kept.growing else ""
@@ -136,9 +140,9 @@ class State(Mapping[str, "Array"]):
                     self._sizes[kept.sizes][kept.place] = length
 
     # --- calls ----------------------------------------------------------------------------------
-    def run(self, choose: Choose, inputs: Mapping[str, Any]) -> dict[str, Any]:
-        """A call of an executable on these values."""
-        with self._used():
+    def run(self, choose: Choose, inputs: Mapping[str, Any], wait: bool = False) -> dict[str, Any]:
+        """A call of an executable on these values, which may have to `wait` for another one."""
+        with self._used(wait):
             self._prepare(inputs)
             told = {
                 s: max(_SPARE, self._rows(k) - self._length(k) - self._last[s]) for s, k in self._groups()
@@ -158,7 +162,7 @@ class State(Mapping[str, "Array"]):
             out = program.run_with(bound, {**own, **self._arrays})
             for sizes, kept in self._groups():
                 self._last[sizes] = after[sizes] - self._length(kept)
-                self._sizes[sizes][kept.place or 0] = after[sizes]
+                self._sizes[sizes][kept.place] = after[sizes]
             return out
 
     def bind(self, choose: Choose, inputs: Mapping[str, Any]) -> Bound:
@@ -190,7 +194,7 @@ class State(Mapping[str, "Array"]):
         """Have the first values of states that the model updates itself."""
         missing = [n for n, k in self._kept.states.items() if not k.output and n not in self._arrays]
         if missing:
-            first = program.new_state()
+            first = program.state if self._is_own else program.new_state()
             self._arrays.update({n: first[n] for n in missing if n in first})
 
     def _prepare(self, inputs: Mapping[str, Any]) -> None:
@@ -210,7 +214,7 @@ class State(Mapping[str, "Array"]):
                 asked[place] = 0
             elif known is not None and size not in (None, known[place]):
                 raise BindingError(
-                    f"state '{kept.name}' is for {dim}={known[place]}, the inputs have {size}: take another state"
+                    f"state '{kept.name}' is for {dim}={known[place]}, the inputs have {size}: take another"
                 )
             elif known is None and size is None:
                 raise BindingError(
@@ -272,7 +276,7 @@ class State(Mapping[str, "Array"]):
                     f"states {', '.join(others)} have sizes in common: set them at once, alike"
                 )
             if kept.axis is not None and wanted is not None:
-                self._check_capacity(kept, wanted[kept.place or 0])
+                self._check_capacity(kept, wanted[kept.place])
         for kept, array in arrays.items():
             fixed = [n for i, n in enumerate(array.shape) if i != kept.axis]
             old = self._arrays.get(kept.name)
@@ -293,7 +297,8 @@ class State(Mapping[str, "Array"]):
             )
         if array.dtype != declared.dtype:
             raise BindingError(
-                f"state '{kept.name}' has dtype {array.dtype}, expected {declared.dtype}; convert it with .astype"
+                f"state '{kept.name}' has dtype {array.dtype}, expected {declared.dtype}; "
+                "convert it with .astype"
             )
         return array
 
@@ -310,7 +315,7 @@ class State(Mapping[str, "Array"]):
 
     def _length(self, kept: Kept) -> int:
         sizes = self._sizes.get(kept.sizes)
-        return 0 if sizes is None or kept.place is None else sizes[kept.place]
+        return 0 if sizes is None or kept.axis is None else sizes[kept.place]
 
     def _value(self, kept: Kept) -> Array:
         """The places of a state that are taken."""
@@ -318,10 +323,11 @@ class State(Mapping[str, "Array"]):
         return array if kept.axis is None else array[_first(kept.axis, self._length(kept))]
 
     @contextmanager
-    def _used(self) -> Generator[None]:
-        if not self._lock.acquire(blocking=False):
+    def _used(self, wait: bool = False) -> Generator[None]:
+        if not self._lock.acquire(blocking=wait):
             raise BindingError(
-                "the state is used by another call at the same time; give each its own: net.state(), state.copy()"
+                "the state is used by another call at the same time; give each its own: net.state() or "
+                "state.copy()"
             )
         try:
             yield

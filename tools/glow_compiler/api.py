@@ -115,8 +115,9 @@ def compile(
         own = pipeline is None and type(target).__module__.startswith("glow_backends.")
         verify = not own or os.environ.get("GLOW_VERIFY", "0") not in ("", "0")
     if is_saved(model):
-        chosen = (shapes, pipeline, specialize, states)
-        return _saved(model, target, any(choice is not None for choice in chosen))
+        if states is not None:
+            raise UnsupportedError(f"{model} is compiled already, with the states that it has")
+        return _saved(model, target, shapes is not None or pipeline is not None or specialize is not None)
     compiler = Compiler(target, verify, progress, pipeline)
     if isinstance(model, tuple):
         if shapes is not None and not isinstance(shapes, Mapping):
@@ -158,7 +159,7 @@ def _saved(path: str | Path, backend: Backend, chosen: bool) -> Executable:
 
     net = load_program(path)
     if chosen or backend.name != net.backend.name:
-        what = "shapes, pipeline and states" if chosen else f"backend {net.backend.name}"
+        what = "shapes and pipeline" if chosen else f"backend {net.backend.name}"
         raise UnsupportedError(
             f"{path} is compiled already, its {what} chosen; compile the model it was made of"
         )

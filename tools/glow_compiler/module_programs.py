@@ -36,8 +36,8 @@ Dims = Mapping[str, tuple[int, ...]]
 
 @dataclass(frozen=True)
 class _Facts:
-    """What callers must know of a module: its ports, states that it updates, its open sizes (name, least, most,
-    divisor), its key."""
+    """What callers must know of a module: its ports, the states that it updates, its open sizes (name, least,
+    most, divisor), its key."""
 
     inputs: list[Signature]
     outputs: list[Signature]

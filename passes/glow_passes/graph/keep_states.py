@@ -1,4 +1,4 @@
-"""keep_states: inputs and outputs that are values of one call and the next become states that change in place."""
+"""keep_states: inputs and outputs that are values of call after call become states, changed in place."""
 
 from __future__ import annotations
 
@@ -84,14 +84,14 @@ def _grow(save: SaveOp, port: PlaceholderOp, gets: Sequence[GetOp], axis: int) -
     state = GetOp.of(port)
     starts = [0] * len(shape)
     small, made = value, value.owner
-    if isinstance(made, ConcatOp) and made.axis % len(shape) == axis and len(made.inputs) == 2:
-        if any(made.inputs[0] is get.result for get in gets):
-            small, starts[axis] = made.inputs[1], shape_of(made.inputs[0])[axis]
+    if isinstance(made, ConcatOp) and made.axis == axis and len(made.inputs) == 2:
+        old, new = made.inputs
+        if any(old is get.result for get in gets):
+            small, starts[axis] = new, shape_of(old)[axis]
     insert = InsertOp(state.result, small, starts=tuple(starts))
     if small is value:
         _before(save, state, insert)
-    else:
-        assert isinstance(made, Operation)
+    elif isinstance(made, ConcatOp):
         _before(made, state, insert)
         insert.location = made.location
         _read(made, value, insert, shape)

@@ -23,8 +23,8 @@ class AttentionOp(PureOp):
     """softmax(scale q k' + mask) v over [batch, heads, rows, columns].
 
     `q_order`, `k_order` and `v_order` say how operands are transposed to that form, `order` how the
-    result is transposed from it. `mask` broadcasts to [batch, heads, rows of q, rows of k]. Of keys and values
-    that lie in memory for more only the first `places` count.
+    result is transposed from it. `mask` broadcasts to [batch, heads, rows of q, rows of k]. Of keys and
+    values that lie in memory for more only the first `places` count.
     """
 
     name = "glow_cpu.attention"

@@ -112,7 +112,10 @@ def attention(op: GemmOp, r: Rewriter) -> SSAValue | None:
     lead = shape_of(op.result)[:-2]
     if any(shape_of(v)[:-2] != lead for v in (product.a, product.b, op.b)):
         return None
-    few = shape_of(product.a)[-2] < FEW_ROWS
+    rows = shape_of(product.a)[-2]
+    if are_equal(rows, 0):
+        return None
+    few = rows < FEW_ROWS
     scores = shape_of(softmax.result)
     mask = [_four_mask(m, scores, r) for m in masks]
     if None in mask:

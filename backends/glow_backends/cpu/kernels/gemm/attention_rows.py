@@ -69,7 +69,9 @@ class RowsEmission:
         with k.loop(0, whole, lanes) as at:
             block(at, lanes)
         with k.loop(whole, spec.keys, lanes) as at:
-            block(at, k.b.sub(k.i(spec.keys), k.i(at)) if isinstance(spec.keys, Extent) else spec.keys - whole)
+            block(
+                at, k.b.sub(k.i(spec.keys), k.i(at)) if isinstance(spec.keys, Extent) else spec.keys - whole
+            )
 
     def _mask(self, mask: ir.Value, at: Index, live: Index, step: int) -> Vec:
         k = self.k
@@ -109,7 +111,9 @@ class RowsEmission:
             count = min(most, vectors - first)
             columns = [(c * lanes, min(lanes, spec.width - c * lanes)) for c in range(first, first + count)]
 
-            def add(i: Index, sums: list[ir.Value], columns: list[tuple[int, int]] = columns) -> list[ir.Value]:
+            def add(
+                i: Index, sums: list[ir.Value], columns: list[tuple[int, int]] = columns
+            ) -> list[ir.Value]:
                 weight = k.splat(k.load(self.scores, i), lanes)
                 row = k.mul(i, spec.v[2])
                 read = [load_first(k, values, k.add(row, at), lanes, live) for at, live in columns]
