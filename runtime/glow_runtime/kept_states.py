@@ -175,9 +175,9 @@ def _named(chosen: Any, ins: Mapping[str, Signature], outs: Mapping[str, Signatu
     if not isinstance(chosen, Mapping):
         raise GlowError(f"states: a dict of output -> input, or '{AUTO}', not {chosen!r}")
     pairs: _Pairs = {}
-    for output, given in chosen.items():  # pyright: ignore
-        pair: Any = given
-        name, axis = pair if isinstance(pair, tuple) and len(pair) == 2 else (pair, None)  # pyright: ignore
+    given: Mapping[Any, Any] = chosen  # pyright: ignore[reportUnknownVariableType]
+    for output, pair in given.items():
+        name, axis = _input_and_axis(pair)
         turned = output in ins and name in outs
         hint = f"; write the output first: {{{name!r}: {output!r}}}" if turned else ""
         if output not in outs:
@@ -191,6 +191,11 @@ def _named(chosen: Any, ins: Mapping[str, Signature], outs: Mapping[str, Signatu
             raise GlowError(f"states: output '{output}' is not the next value of '{name}': {why}")
         pairs[output] = name, axis
     return pairs
+
+
+def _input_and_axis(pair: Any) -> tuple[str, Any]:
+    """What stands behind an output: an input, or an input and an axis."""
+    return (pair[0], pair[1]) if isinstance(pair, tuple) and len(pair) == 2 else (pair, None)  # pyright: ignore
 
 
 def _apart(given: Signature, made: Signature, axis: Any) -> str:

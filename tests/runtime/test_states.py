@@ -339,7 +339,7 @@ def test_growing_state_of_the_builder() -> None:
 def test_wrong_names(decoder: Any) -> None:
     """What is no state, and what is one where inputs are meant."""
     model = _decoder()
-    for states, message in (
+    cases: Any = (
         (
             {"past_key_values.0.key": "present.0.key"},
             r"no output .* write the output first: \{'present.0.key'",
@@ -348,7 +348,8 @@ def test_wrong_names(decoder: Any) -> None:
         ({"y": "past_key_values.0.key", "present.0.key": "past_key_values.0.key"}, "has two next values"),
         ({"present.0.key": ("past_key_values.0.key", 1)}, "axis 1 of the input, .* is none of an open size"),
         (["present.0.key"], "a dict of output -> input, or 'auto'"),
-    ):
+    )
+    for states, message in cases:
         with pytest.raises(glow.GlowError, match=message):
             glow.compile(model, states=states)
     other = _model([_node("Neg", "x", "y")], [_port("x", 2)], [_port("y", 2)])

@@ -137,12 +137,12 @@ def attention(op: GemmOp, r: Rewriter) -> SSAValue | None:
             return None
         values.append(value)
         options[f"{name}_order"] = order
-    held = [_held(values[i], options[f"{name}_order"][2]) for i, name in ((1, "k"), (2, "v"))]
-    if held[0] is not None and held[1] is not None:
-        sizes = [ordered(shape_of(v), options[f"{n}_order"])[2] for v, n in zip(held, "kv", strict=True)]
+    keys, rows = (_held(values[i], options[f"{name}_order"][2]) for i, name in ((1, "k"), (2, "v")))
+    if keys is not None and rows is not None:
+        sizes = [ordered(shape_of(v), options[f"{n}_order"])[2] for v, n in ((keys, "k"), (rows, "v"))]
         if are_equal(*sizes):
             options["places"] = (scores[-1],)
-            values[1:] = held
+            values[1:] = keys, rows
     if product.scale is not None:
         options["scale"] = product.scale
     result = r(AttentionOp(*values, *mask, **options))
