@@ -11,13 +11,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from inspect import signature
-from math import prod
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 import numpy as np
 
 from glow_backends.report import Report
+from glow_backends.run_memory import Bound as Bound
+from glow_backends.run_memory import zeros
 from glow_dialects.core.errors import BindingError, UnsupportedError
 from glow_dialects.core.forks import ForkLock
 
@@ -144,18 +145,6 @@ class Program(ABC):
         return Bound(self, inputs)
 
 
-_STATE_ALIGN = 64
-"""Bytes to whose multiples states are aligned, whatever runs on them."""
-
-
-def zeros(shape: Sequence[int], dtype: np.dtype) -> Array:
-    """Memory for a state that any backend's programs take."""
-    size = prod(shape) * dtype.itemsize
-    block = np.zeros(size + _STATE_ALIGN, np.uint8)
-    start = -block.__array_interface__["data"][0] % _STATE_ALIGN
-    return block[start : start + size].view(dtype).reshape(shape)
-
-
 _RUNNING_WITH = ForkLock()
 """Programs of backends that know one set of states at a time run on those of callers one after another."""
 
@@ -170,26 +159,6 @@ class ProgramFiles(ABC):
     @abstractmethod
     def block(self, name: str, stamp: Mapping[str, Any]) -> Array:
         """The bytes of a file, mapped; `stamp` is what the backend knows of it: its `bytes` and more."""
-
-
-class Bound:
-    """A program bound to arrays of its own: write to `inputs`, call, read `outputs`.
-
-    The arrays stay the same from call to call, so that a call costs as little as it can.
-    """
-
-    def __init__(
-        self, program: Program, inputs: Mapping[str, Array], outputs: Mapping[str, Array] | None = None
-    ) -> None:
-        self.program = program
-        self.inputs = {name: np.array(array) for name, array in inputs.items()}
-        self.outputs = dict(outputs or {p.name: np.zeros(p.shape, p.dtype) for p in program.outputs})
-
-    def __call__(self) -> dict[str, Array]:
-        """Run on the present contents of `inputs`; returns `outputs`."""
-        for name, array in self.program.run(self.inputs).items():
-            np.copyto(self.outputs[name], array)
-        return self.outputs
 
 
 #: No machine that this is for has more cores.

@@ -101,10 +101,15 @@ class ProgramSource(ABC):
 
     def kept(self, module: ModuleOp, shapes: Mapping[str, tuple[int, ...]]) -> ModuleOp:
         """A module for some shapes, its states in place; one with branches or loops takes and gives them."""
-        from glow_passes.fn.outline_control import has_control
+        from glow_dialects.ops.control import has_control
 
         if self.states is not None and not has_control(module):
             self.states.keep(module, shapes)
+        elif self.states is not None and not all(k.output for k in self.states.states.values()):
+            raise UnsupportedError(
+                "a graph with branches or loops does not update states itself: make them inputs and outputs, "
+                "and name these, glow.compile(model, states={output: input})"
+            )
         return module
 
     def keyed(self, key: str | None) -> str | None:

@@ -158,7 +158,7 @@ class State(Mapping[str, "Array"]):
             rooms = {s: self._rows(k) - after[s] for s, k in self._groups()}
             if rooms != told:
                 program, bound = choose({**inputs, **self._markers(rooms)})
-            own = {n: a for n, a in program.state.items() if n not in self._arrays}
+            own = {n: a for n, a in getattr(program, "state", {}).items() if n not in self._arrays}
             out = program.run_with(bound, {**own, **self._arrays})
             for sizes, kept in self._groups():
                 self._last[sizes] = after[sizes] - self._length(kept)
