@@ -53,6 +53,7 @@ class Kept:
         """Which of the open sizes is the one that grows; -1 for none."""
         return -1 if self.axis is None else self.open_axes.index(self.axis)
 
+    @cached_property
     def dims(self) -> list[str]:
         """What the open sizes are called."""
         return [dimension_name(self.input, i) or "" for i in self.open_axes]
@@ -67,7 +68,7 @@ class KeptStates:
         self.states: dict[str, Kept] = {}
         for kept in states:
             if kept.open_axes:
-                key = *kept.dims(), kept.place
+                key = *kept.dims, kept.place
                 if key not in groups:
                     groups[key] = f"{kept.name}.sizes"
                     self.sizes.append(_sizes(groups[key], kept))
@@ -132,7 +133,7 @@ class KeptStates:
 
 def _sizes(name: str, kept: Kept) -> Signature:
     """The input that tells the open sizes of a state, and the room behind one that grows."""
-    names = (*kept.dims(), *([] if kept.axis is None else [f"{kept.name}.room"]), "")
+    names = (*kept.dims, *([] if kept.axis is None else [f"{kept.name}.room"]), "")
     return Signature(name, (*[None] * (len(names) - 1), 0), np.dtype(np.int8), names=names)
 
 

@@ -148,7 +148,7 @@ class SavedPrograms(ProgramSource):
             else:
                 shapes = {name: tuple(shape) for name, shape in entry["shapes"].items()}
                 self._programs[_key(shapes, contents)] = program
-                self._texts.append(_text(shapes))
+                self._texts.append(_text(self.plain(shapes)))
         self.open_programs = open_programs
 
     def program(self, shapes: dict[str, tuple[int, ...]], values: dict[str, Array]) -> Program:
@@ -156,7 +156,7 @@ class SavedPrograms(ProgramSource):
         if program is None:
             some = " and any sizes alike" if self.open_programs else ""
             raise ShapeError(
-                f"{self._path} has no program for {_text(shapes)}: there are those for "
+                f"{self._path} has no program for {_text(self.plain(shapes))}: there are those for "
                 f"{'; '.join(self._texts) or 'no fixed shapes'}{some}"
             )
         return program

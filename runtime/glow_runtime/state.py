@@ -201,7 +201,7 @@ class State(Mapping[str, "Array"]):
         """Have memory for all states: open sizes are those of the inputs that have them, too."""
         for kept in self._kept.states.values():
             if kept.sizes:
-                asked = [_size(inputs, self._dims.get(d, ())) for d in kept.dims()]
+                asked = [_size(inputs, self._dims.get(d, ())) for d in kept.dims]
                 self._meet(kept, asked)
             if kept.name not in self._arrays and kept.output:
                 self._arrays[kept.name] = self._zeros(kept)
@@ -209,7 +209,7 @@ class State(Mapping[str, "Array"]):
     def _meet(self, kept: Kept, asked: list[int | None]) -> None:
         """Compare the open sizes of a state with those that inputs have, or take these."""
         known = self._sizes.get(kept.sizes)
-        for place, (dim, size) in enumerate(zip(kept.dims(), asked, strict=True)):
+        for place, (dim, size) in enumerate(zip(kept.dims, asked, strict=True)):
             if place == kept.place:
                 asked[place] = 0
             elif known is not None and size not in (None, known[place]):

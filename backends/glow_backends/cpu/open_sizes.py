@@ -100,6 +100,13 @@ class SizeTables:
         self, numbers: Numbers, inputs: Sequence[Port], outputs: Sequence[Port], states: Mapping[str, Port]
     ) -> None:
         self._numbers, self._inputs, self._outputs, self._states = numbers, inputs, outputs, states
+        #: Inputs, their axes and the sizes of these, where they are known.
+        self._fixed = [
+            (p.name, axis, size)
+            for p in inputs
+            for axis, size in enumerate(p.shape)
+            if not isinstance(size, Extent)
+        ]
         #: For each symbol an input and the axis of it that tells its size.
         self._origins = _origins(inputs)
         self._kept: OrderedDict[tuple[int, ...], Sized] = OrderedDict()
@@ -113,6 +120,8 @@ class SizeTables:
             return None
         sized = self._kept.get(values)
         if sized is None:
+            if any(tuple(shapes[name][axis : axis + 1]) != (size,) for name, axis, size in self._fixed):
+                return None
             if self._broken(self._sizes(values)):
                 return None
             sized = self._kept[values] = self._made(values)
