@@ -17,7 +17,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 import numpy as np
 
 from glow_backends.report import Report
+from glow_backends.run_memory import Bound as Bound
+from glow_backends.run_memory import zeros
 from glow_dialects.core.errors import BindingError, UnsupportedError
+from glow_dialects.core.forks import ForkLock
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -88,7 +91,7 @@ class Program(ABC):
         """
 
     def new_state(self) -> dict[str, Array]:
-        """Arrays of zeros for its states and trainables, which `use_state` takes."""
+        """Arrays with the first values of its states and trainables, which `use_state` takes."""
         return {name: np.zeros_like(array) for name, array in self.state.items()}
 
     def use_state(self, state: Mapping[str, Array]) -> None:
@@ -108,6 +111,24 @@ class Program(ABC):
                 form = "missing" if other is None else f"{other.dtype} {other.shape}"
                 raise BindingError(f"state '{name}' is {form}, expected {array.dtype} {array.shape}")
 
+    def state_shapes(self, shapes: Mapping[str, Sequence[int]]) -> dict[str, tuple[int, ...]]:
+        """The shapes of its states and trainables in a run on inputs of these shapes."""
+        del shapes
+        return {name: array.shape for name, array in getattr(self, "state", {}).items()}
+
+    def run_with(self, inputs: Mapping[str, Array], state: Mapping[str, Array]) -> dict[str, Array]:
+        """`run` on these arrays, which change in place, and not on its own states.
+
+        From several threads at once, if each has its own arrays. BindingError as of `use_state`.
+        """
+        with _RUNNING_WITH:
+            own = self.state
+            self.use_state(state)
+            try:
+                return self.run(inputs)
+            finally:
+                self.use_state(own)
+
     def timeline(self) -> Timeline | None:
         """The cycles of the device's units in one run, where the program knows them."""
         return None
@@ -125,6 +146,10 @@ class Program(ABC):
         return Bound(self, inputs)
 
 
+_RUNNING_WITH = ForkLock()
+"""Programs of backends that know one set of states at a time run on those of callers one after another."""
+
+
 class ProgramFiles(ABC):
     """The files of a program that a backend wrote. OSError where one is missing or damaged."""
 
@@ -135,26 +160,6 @@ class ProgramFiles(ABC):
     @abstractmethod
     def block(self, name: str, stamp: Mapping[str, Any]) -> Array:
         """The bytes of a file, mapped; `stamp` is what the backend knows of it: its `bytes` and more."""
-
-
-class Bound:
-    """A program bound to arrays of its own: write to `inputs`, call, read `outputs`.
-
-    The arrays stay the same from call to call, so that a call costs as little as it can.
-    """
-
-    def __init__(
-        self, program: Program, inputs: Mapping[str, Array], outputs: Mapping[str, Array] | None = None
-    ) -> None:
-        self.program = program
-        self.inputs = {name: np.array(array) for name, array in inputs.items()}
-        self.outputs = dict(outputs or {p.name: np.zeros(p.shape, p.dtype) for p in program.outputs})
-
-    def __call__(self) -> dict[str, Array]:
-        """Run on the present contents of `inputs`; returns `outputs`."""
-        for name, array in self.program.run(self.inputs).items():
-            np.copyto(self.outputs[name], array)
-        return self.outputs
 
 
 #: No machine that this is for has more cores.
@@ -272,6 +277,10 @@ class Backend(ABC):
     def read_program(self, files: Path | ProgramFiles) -> Program | None:
         """The program that `write_program` wrote; None where there is none that this backend runs."""
         del files
+
+    def zeros(self, shape: tuple[int, ...], dtype: np.dtype) -> Array:
+        """Memory for a state, which `run_with` of its programs takes."""
+        return zeros(shape, dtype)
 
     def needs(self) -> list[str]:
         """The features of a machine that its programs need."""

@@ -11,6 +11,7 @@ from xdsl.dialects.builtin import ModuleOp
 from glow_backends.base import Backend, Port, Program, ports
 from glow_backends.phases import phases
 from glow_backends.report import Report
+from glow_backends.run_memory import zeros
 from glow_dialects.core.errors import UnsupportedError
 from glow_dialects.core.types import Array
 from glow_dialects.dialects import context
@@ -39,9 +40,7 @@ class PartsProgram(Program):
     def __init__(self, parts: Sequence[Part], inputs: Sequence[Port], outputs: Sequence[Port]) -> None:
         self.parts = parts
         self.inputs, self.outputs = list(inputs), list(outputs)
-        self.state: dict[str, Array] = {}
-        for part in parts:
-            self.state |= {n: a for n, a in state_of(part.program).items() if n not in self.state}
+        self.state = self.new_state()
         self.use_state(self.state)
         reports = [part.program.report for part in parts]
         self.report = Report(
@@ -50,6 +49,16 @@ class PartsProgram(Program):
             weight_bytes=sum(r.weight_bytes for r in reports),
             notes={"parts": dict(Counter(part.backend for part in parts))},
         )
+
+    def new_state(self) -> dict[str, Array]:
+        made: dict[str, Array] = {}
+        for program in (part.program for part in self.parts):
+            first = program.new_state() if state_of(program) else {}
+            for name, array in first.items():
+                if name not in made:
+                    made[name] = zeros(array.shape, array.dtype)
+                    made[name][...] = array
+        return made
 
     def use_state(self, state: Mapping[str, Array]) -> None:
         super().use_state(state)

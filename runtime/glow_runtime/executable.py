@@ -22,6 +22,7 @@ from glow_dialects.core.errors import (
     ShapeError,
 )
 from glow_dialects.core.forks import ForkLock
+from glow_runtime.executable_states import ExecutableStates
 from glow_runtime.flights import Flights
 from glow_runtime.hot_sizes import HotSizes
 from glow_runtime.open_programs import OpenPrograms
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from glow_backends.base import Backend
     from glow_dialects.core.types import Array
     from glow_runtime.page.report import CompilationReport
+    from glow_runtime.state import State
 
 Shapes = Mapping[str, Sequence[int]]
 Specialize = Literal["never", "hot", "always"]
@@ -62,7 +64,10 @@ class Executable:
     def __init__(self, source: ProgramSource, limit: int = 16, specialize: Specialize | None = None) -> None:
         if specialize is not None and specialize not in SPECIALIZE:
             raise GlowError(f"specialize={specialize!r}, expected one of {', '.join(SPECIALIZE)}")
-        self.inputs, self.outputs = list(source.inputs), list(source.outputs)
+        #: What programs are told apart by: sizes of states are read off inputs that no caller gives.
+        self._taken, self.outputs = list(source.inputs), list(source.outputs)
+        self._states = None if source.states is None else ExecutableStates(source.states, source)
+        self.inputs = self._taken if self._states is None else self._states.inputs
         self.defaults = list(source.defaults)
         self._source = source
         self._optional = {s.name: s for s in source.defaults}
@@ -71,7 +76,7 @@ class Executable:
         self._programs: OrderedDict[Any, Program] = OrderedDict()
         self._dynamic = any(
             None in s.shape or s.kind != "tensor" or s.dtype == object or s.name in self._value_inputs
-            for s in self.inputs
+            for s in self._taken
         )
         self._lock = ForkLock()
         self._flights: Flights[Program] = Flights()
@@ -83,12 +88,12 @@ class Executable:
         #: Shapes and contents that programs were compiled for, as the log names them.
         self._named: set[str] = set()
         #: Whether every input is a tensor of numbers, so that its shape says all that programs differ by.
-        self._plain = all(s.kind != "other" and s.dtype != object for s in self.inputs)
+        self._plain = all(s.kind != "other" and s.dtype != object for s in self._taken)
         self._static: Program | None = None
         #: Names and types of the last calls' inputs, and programs by their shapes: most calls follow these.
         self._recent: tuple[list[tuple[str, np.dtype]], dict[tuple[Any, ...], Program]] | None = None
         if not self._dynamic:
-            self._static = self.specialize({s.name: tuple(d or 0 for d in s.shape) for s in self.inputs})
+            self._static = self.specialize({s.name: tuple(d or 0 for d in s.shape) for s in self._taken})
 
     def specialize(self, shapes: Shapes, values: Mapping[str, Array] | None = None) -> Program:
         """The program of these input shapes alone, compiled if there is none; ShapeError for wrong ones."""
@@ -178,7 +183,7 @@ class Executable:
     def _key(self, shapes: Mapping[str, tuple[int, ...]], deciding: Mapping[str, Array]) -> Any:
         """The key of a program."""
         contents = tuple((n, a.tobytes()) for n, a in deciding.items()) if deciding else ()
-        sizes = tuple(shapes.get(s.name) for s in self.inputs)
+        sizes = tuple(shapes.get(s.name) for s in self._taken)
         if not self._optional:
             return sizes, contents
         return sizes, contents, frozenset((n, s) for n, s in shapes.items() if n in self._optional)
@@ -186,8 +191,8 @@ class Executable:
     def _expected(self, names: Mapping[str, Any]) -> list[Signature]:
         """The inputs of a call: all that it must give, and those of the others that it does."""
         if not self._optional:
-            return self.inputs
-        return [*self.inputs, *(self._optional[n] for n in names if n in self._optional)]
+            return self._taken
+        return [*self._taken, *(self._optional[n] for n in names if n in self._optional)]
 
     def _fixed(self, inputs: Mapping[str, Any]) -> Program | None:
         """The program of a model of one set of shapes, unless a call replaces default values."""
@@ -247,22 +252,44 @@ class Executable:
             kept = {} if recent is None or recent[0] != forms or len(recent[1]) >= RECENT else recent[1]
             self._recent = None if self._closed else (forms, {**kept, tuple(shapes): program})
 
-    def run(self, inputs: Mapping[str, Any]) -> dict[str, Array]:
-        """Outputs by name; raises BindingError for a wrong name, shape or dtype."""
+    def run(self, inputs: Mapping[str, Any], state: State | None = None) -> dict[str, Array]:
+        """Outputs by name; raises BindingError for a wrong name, shape or dtype.
+
+        States are those of `state`, which `Executable.state` made, or else the executable's own.
+        """
+        if self._states is not None:
+            return self._states.run(self._chosen, inputs, state)
+        if state is not None:
+            raise BindingError("this executable has no states; name them: glow.compile(model, states=...)")
+        program, arrays = self._chosen(inputs)
+        return program.run(arrays)
+
+    def state(self, values: Mapping[str, Any] | None = None, capacity: int | None = None) -> State:
+        """The states of another sequence: their first values, but for those of `values`.
+
+        What grows may have `capacity` places (a GlowError says when it is full), or else as many as it needs.
+        BindingError for values of other names, shapes or types, GlowError where the model has no states.
+        """
+        if self._states is None:
+            raise GlowError("this executable has no states; name them: glow.compile(model, states=...)")
+        return self._states.new(values, capacity)
+
+    def _chosen(self, inputs: Mapping[str, Any]) -> tuple[Program, Mapping[str, Any]]:
+        """The program for the inputs of a call, and those of them that it takes, checked."""
         program = self._again(inputs)
         if program is not None:
-            return program.run(inputs)
+            return program, inputs
         program = self._fixed(inputs)
         if program is not None:
             arrays = self._checked(program.inputs, inputs)
             self._remember(inputs, program)
-            return program.run(arrays)
+            return program, arrays
         check_mapping(inputs)
         program = self._met(inputs)
         if program is not None and len(program.inputs) == len(inputs):
             if not self._value_inputs:
                 self._remember(inputs, program)
-            return program.run(inputs)
+            return program, inputs
         others = {s.name for s in self.inputs if s.kind == "other"}
         if others - set(inputs):
             raise BindingError(f"missing input '{sorted(others - set(inputs))[0]}'")
@@ -270,9 +297,9 @@ class Executable:
         program = self._program({n: a.shape for n, a in arrays.items()}, arrays)
         wanted = {p.name for p in program.inputs}
         bound = {n: a for n, a in arrays.items() if n in wanted}
-        return program.run({**bound, **{n: v for n, v in inputs.items() if n in others}})
+        return program, {**bound, **{n: v for n, v in inputs.items() if n in others}}
 
-    def submit(self, inputs: Mapping[str, Any]) -> Future[dict[str, Array]]:
+    def submit(self, inputs: Mapping[str, Any], state: State | None = None) -> Future[dict[str, Array]]:
         """`run` on another thread: a Future of its outputs or its error, which `cancel` ends while it waits.
 
         As many runs go at once as there are cores. The arrays are read when it runs: leave them until then.
@@ -280,13 +307,13 @@ class Executable:
         from glow_runtime.submission import submit
 
         self._open()
-        return submit(self.run, inputs)
+        return submit(self.run, inputs, state)
 
-    async def run_async(self, inputs: Mapping[str, Any]) -> dict[str, Array]:
+    async def run_async(self, inputs: Mapping[str, Any], state: State | None = None) -> dict[str, Array]:
         """`run` for asyncio, with its errors: other tasks go on meanwhile."""
         from asyncio import wrap_future
 
-        return await wrap_future(self.submit(inputs))
+        return await wrap_future(self.submit(inputs, state))
 
     def close(self) -> None:
         """Let go of all programs; further runs are a ClosedError, those that have begun end as they would."""
@@ -337,8 +364,10 @@ class Executable:
         bound = net.bind({"x": x}); bound.inputs["x"][...] = other; y = bound()["y"]
 
         The arrays of `bound.inputs` and `bound.outputs` stay the same from call to call. Raises
-        BindingError as `run` does.
+        BindingError as `run` does, and where states grow; others are the executable's own.
         """
+        if self._states is not None:
+            return self._states.bind(self._chosen, inputs)
         program = self._fixed(inputs)
         if program is not None:
             return program.bind(self._checked(program.inputs, inputs))

@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Mapping
+from math import inf
 from typing import TYPE_CHECKING
 
 from glow_backends.base import Program
@@ -18,10 +19,11 @@ from glow_dialects.core.errors import GlowError, OpenSizes, ShapeError
 from glow_dialects.core.extent import Extent
 from glow_dialects.core.forks import ForkLock
 from glow_dialects.core.symbols import Symbols, parse_size, symbol
+from glow_runtime.program_source import dimension_name
 
 if TYPE_CHECKING:
     from glow_dialects.core.types import Array
-    from glow_runtime.program_source import Key, ProgramSource, Signature
+    from glow_runtime.program_source import Key, ProgramSource
 
 LOG = logging.getLogger("glow")
 Shapes = Mapping[str, tuple[int, ...]]
@@ -47,6 +49,8 @@ class OpenPrograms:
         self._signatures = {s.name: s for s in (*source.inputs, *source.defaults)}
         self._names = Symbols()
         self._limits = {s.name: s for s in source.symbols}
+        #: The rooms of states, which differ from call to call.
+        self._rooms = frozenset(() if source.states is None else source.states.rooms)
         #: What the texts of dimensions stand for, None where one is a name and nothing else.
         self._forms: dict[str, Extent | None] = {}
         #: With the inputs and contents that each is specialised on.
@@ -89,13 +93,13 @@ class OpenPrograms:
 
     def _new(self, shapes: Shapes, contents: dict[str, Array]) -> Program | None:
         dims = self._dims(shapes)
-        differed = frozenset(n for n in self._differed if dims.get(n, 0) > 1)
+        differed = frozenset(n for n in (*self._differed, *self._rooms) if dims.get(n, 0) > 1)
         if self.eager:
             every = frozenset(n for n, size in dims.items() if size > 1)
             differed = every if self._failures[every] < ATTEMPTS else differed
         if not differed:
             return None
-        key, names = _key(shapes, contents), ", ".join(sorted(differed))
+        key, names = _key(shapes, contents), ", ".join(sorted(differed - self._rooms)) or "state"
         if any(p.excludes(shapes) for known, p in self._programs if known == key):
             raise OpenSizes(f"not any {names}: programs for others are not for these sizes")
         if self._failures[differed] >= ATTEMPTS:
@@ -197,6 +201,8 @@ class OpenPrograms:
     def _symbol(self, name: str, size: int, conditions: Conditions, shift: int) -> int:
         """A symbol for sizes like one that was met, within the limits that the model says."""
         limits = self._limits.get(name)
+        if name in self._rooms:
+            return symbol(conditions, name, size + shift, most=inf, usual=size)
         if limits is None:
             return symbol(conditions, name, size + shift, most=_most(size), usual=size)
         by = limits.divisor
@@ -210,14 +216,6 @@ class OpenPrograms:
 def _most(size: int) -> int:
     """The largest size that a program is used for which was made for another: it suits sizes like that."""
     return max(_ALIKE[0], _ALIKE[1] * size)
-
-
-def dimension_name(signature: Signature, axis: int) -> str | None:
-    """What an open dimension is called; None where the model fixes it."""
-    if axis >= len(signature.shape) or signature.shape[axis] is not None:
-        return None
-    names = signature.names
-    return (names[axis] if axis < len(names) else "") or f"{signature.name}.{axis}"
 
 
 def _key(shapes: Shapes, contents: Contents) -> Key:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from glow_dialects.core.conditions import Symbol
     from glow_dialects.core.types import Array
+    from glow_runtime.kept_states import KeptStates
     from glow_runtime.lowering import Phases
 
 
@@ -48,6 +49,14 @@ class Signature:
         return f"{self.name}: {self.dtype}[{dims}]" if self.kind == "tensor" else f"{self.name}: {self.kind}"
 
 
+def dimension_name(signature: Signature, axis: int) -> str | None:
+    """What an open dimension is called; None where the model fixes it."""
+    if axis >= len(signature.shape) or signature.shape[axis] is not None:
+        return None
+    names = signature.names
+    return (names[axis] if axis < len(names) else "") or f"{signature.name}.{axis}"
+
+
 class ProgramSource(ABC):
     """A model as an executable needs it: what it takes and gives, and its program for some inputs.
 
@@ -55,6 +64,8 @@ class ProgramSource(ABC):
     otherwise, so that calls that give it run a program of their own. The contents of `value_inputs`
     are part of a specialisation. `open_programs` are the programs of any size that there are from the start.
     `symbols` are open sizes of which limits or divisors are known, by the names that inputs have for them.
+    `states` are values that calls hand to each other: their outputs are none of `outputs`, and of their
+    inputs those that tell sizes alone are among `inputs`.
     """
 
     inputs: Sequence[Signature]
@@ -63,6 +74,7 @@ class ProgramSource(ABC):
     value_inputs: Sequence[str] = ()
     open_programs: Sequence[tuple[Key, Program]] = ()
     symbols: Sequence[Symbol] = ()
+    states: KeptStates | None = None
     backend: Backend
 
     def check(self, shapes: Mapping[str, tuple[int, ...]]) -> None:  # noqa: B027 - signatures say enough
@@ -75,6 +87,34 @@ class ProgramSource(ABC):
     def open_program(self, shapes: Mapping[str, tuple[int, ...]], values: dict[str, Array]) -> Program | None:
         """A program for inputs whose shapes have extents in them; None where there cannot be one."""
         return None
+
+    def keep_states(self, states: KeptStates | None) -> None:
+        """Have states: of inputs and outputs, those that are theirs go."""
+        self.states = states
+        if states is not None:
+            self.inputs = [*(s for s in self.inputs if s.name not in states.states), *states.sizes]
+            self.outputs = [s for s in self.outputs if s.name not in states.outputs]
+
+    def plain(self, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, tuple[int, ...]]:
+        """The shapes of the model's own inputs, states too, by those of `inputs`."""
+        return dict(shapes) if self.states is None else self.states.plain(shapes)
+
+    def kept(self, module: ModuleOp, shapes: Mapping[str, tuple[int, ...]]) -> ModuleOp:
+        """A module for some shapes, its states in place; one with branches or loops takes and gives them."""
+        from glow_dialects.ops.control import has_control
+
+        if self.states is not None and not has_control(module):
+            self.states.keep(module, shapes)
+        elif self.states is not None and not all(k.output for k in self.states.states.values()):
+            raise UnsupportedError(
+                "a graph with branches or loops does not update states itself: make them inputs and outputs, "
+                "and name these, glow.compile(model, states={output: input})"
+            )
+        return module
+
+    def keyed(self, key: str | None) -> str | None:
+        """The key of a program, by that of its model: one with states is another program."""
+        return key if key is None or self.states is None else f"{key} {self.states.key}"
 
     #: The passes of a pipeline in place of the backend's.
     phases: Phases | None = None

@@ -22,12 +22,13 @@ import numpy as np
 from glow_backends.base import Backend, Program, ProgramFiles, dtype_named
 from glow_dialects.core.errors import GlowError, OpenSizes, ShapeError, UnsupportedError
 from glow_dialects.core.files import whole
+from glow_runtime.kept_states import Kept, KeptStates
 from glow_runtime.program_source import Key, ProgramSource, Signature
 
 if TYPE_CHECKING:
     from glow_dialects.core.types import Array
 
-FORMAT = 1
+FORMAT = 2
 """Version of the written form."""
 MANIFEST = "manifest.json"
 PAGE = 4096
@@ -65,6 +66,10 @@ def save(
         "outputs": [_plain(s) for s in source.outputs],
         "defaults": [_plain(s) for s in source.defaults],
         "value_inputs": list(source.value_inputs),
+        "states": [
+            {"input": _plain(k.input), "output": k.output, "axis": k.axis}
+            for k in (source.states.states.values() if source.states else ())
+        ],
         "programs": [entry for entry, _ in entries],
     }
     with whole(path) as temporary, tempfile.TemporaryDirectory(dir=temporary.parent) as name:
@@ -128,6 +133,8 @@ class SavedPrograms(ProgramSource):
             [_signature(s) for s in manifest[kind]] for kind in ("inputs", "outputs", "defaults")
         )
         self.value_inputs = manifest["value_inputs"]
+        kept = [Kept(_signature(s["input"]), s["output"], s["axis"]) for s in manifest["states"]]
+        self.states = KeptStates(kept) if kept else None
         self._programs: dict[Any, Program] = {}
         self._texts: list[str] = []
         open_programs: list[tuple[Key, Program]] = []
@@ -141,7 +148,7 @@ class SavedPrograms(ProgramSource):
             else:
                 shapes = {name: tuple(shape) for name, shape in entry["shapes"].items()}
                 self._programs[_key(shapes, contents)] = program
-                self._texts.append(_text(shapes))
+                self._texts.append(_text(self.plain(shapes)))
         self.open_programs = open_programs
 
     def program(self, shapes: dict[str, tuple[int, ...]], values: dict[str, Array]) -> Program:
@@ -149,7 +156,7 @@ class SavedPrograms(ProgramSource):
         if program is None:
             some = " and any sizes alike" if self.open_programs else ""
             raise ShapeError(
-                f"{self._path} has no program for {_text(shapes)}: there are those for "
+                f"{self._path} has no program for {_text(self.plain(shapes))}: there are those for "
                 f"{'; '.join(self._texts) or 'no fixed shapes'}{some}"
             )
         return program

@@ -10,7 +10,8 @@ from kernel_runner import CPU, run_kernel
 
 import glow_compiler as glow
 from glow_backends.cpu.emit.common import broadcast_strides
-from glow_backends.cpu.kernels.gemm.attention import AttentionSpec, attention_scratch_bytes, emit_attention
+from glow_backends.cpu.kernels.gemm.attention import attention_scratch_bytes, emit_attention
+from glow_backends.cpu.kernels.gemm.attention_spec import AttentionSpec
 from glow_backends.cpu.ops.attention import PLAIN, ordered, result_order, strides_of
 from glow_backends.cpu.target import named
 from glow_dialects.ops.transpose import inverse
@@ -44,6 +45,14 @@ CASES: dict[str, dict[str, Any]] = {
         "order": HEADS_INSIDE, "mask": (2, 1, 1, 33), "scale": 0.5,
     },
     "keys transposed": {"sizes": (1, 2, 17, 40, 8, 8), "k": KEYS_LAST, "mask": (17, 40)},
+    "two rows": {"sizes": (2, 3, 2, 70, 20, 37), "mask": (2, 1, 2, 70), "scale": 0.25},
+    "rows with heads inside": {
+        "sizes": (2, 3, 3, 33, 16, 64), "q": HEADS_INSIDE, "k": HEADS_INSIDE, "v": HEADS_INSIDE,
+        "order": HEADS_INSIDE, "mask": (2, 1, 3, 1),
+    },
+    "one row, keys transposed": {"sizes": (1, 2, 1, 40, 8, 8), "k": KEYS_LAST},
+    "one row of many": {"sizes": (1, 2, 1, 129, 64, 300), "room": 7},
+    "rows of many": {"sizes": (2, 2, 9, 45, 16, 8), "room": 3, "mask": (9, 45)},
     "mask of rows": {"sizes": (1, 2, 17, 40, 8, 8), "mask": (1, 2, 17, 1)},
 }  # fmt: skip
 
@@ -55,8 +64,8 @@ def test_attention(case: dict[str, Any], threads: int) -> None:
     batch, heads, rows, keys, depth, width = case["sizes"]
     plain = {
         "q": random(batch, heads, rows, depth),
-        "k": random(batch, heads, keys, depth, seed=1),
-        "v": random(batch, heads, keys, width, seed=2),
+        "k": random(batch, heads, keys + case.get("room", 0), depth, seed=1),
+        "v": random(batch, heads, keys + case.get("room", 0), width, seed=2),
     }
     orders = {n: case.get(n, PLAIN) for n in plain}
     given = {n: np.ascontiguousarray(np.transpose(a, inverse(orders[n]))) for n, a in plain.items()}
@@ -72,7 +81,8 @@ def test_attention(case: dict[str, Any], threads: int) -> None:
     work = np.zeros(attention_scratch_bytes(spec, named(CPU, threads)) // 4, np.float32)
     inputs = [*given.values(), *([] if mask is None else [mask]), work]
     (y,) = run_kernel(emit_attention, spec, [(shape, np.float32)], inputs, threads)
-    want = np.transpose(attend(plain["q"], plain["k"], plain["v"], mask, case.get("scale", 1.0)), order)
+    k, v = (plain[n][:, :, :keys] for n in "kv")
+    want = np.transpose(attend(plain["q"], k, v, mask, case.get("scale", 1.0)), order)
     np.testing.assert_allclose(y, want, rtol=2e-5, atol=2e-6)
 
 
@@ -97,4 +107,26 @@ def test_attention_is_found(kind: str) -> None:
     y = net.run(arrays)["y"]
     np.testing.assert_allclose(
         y, attend(arrays["q"], arrays["k"], arrays["v"], mask, 0.25), rtol=2e-5, atol=2e-6
+    )
+
+
+@pytest.mark.parametrize("backend", ["cpu", "interpreter"])
+@pytest.mark.parametrize("rows", [1, 3, 6])
+@pytest.mark.parametrize("cut", [2, 1])
+def test_attention_over_a_part(backend: str, rows: int, cut: int) -> None:
+    """The first keys and values of larger tensors are read where they are; a part of the heads is not."""
+    g = glow.GraphBuilder()
+    arrays = {
+        n: random(2, 4, size, 8, seed=i) for i, (n, size) in enumerate((("q", rows), ("k", 50), ("v", 50)))
+    }
+    q, *held = (g.placeholder(n, a.shape) for n, a in arrays.items())
+    part = (2, 4, 33, 8) if cut == 2 else (2, 3, 50, 8)
+    k, v = (g.slice(x, (0, 0, 0, 0), part) for x in held)
+    q = g.slice(q, (0, 0, 0, 0), (2, part[1], rows, 8))
+    scores = g.batch_matmul(q, g.transpose(k, permutation=KEYS_LAST))
+    g.save(g.batch_matmul(g.softmax(scores, axis=-1), v), "y")
+    y = glow.compile(g, backend=backend).run(arrays)["y"]
+    q, k, v = (arrays[n][:, : part[1]] for n in "qkv")
+    np.testing.assert_allclose(
+        y, attend(q, k[:, :, : part[2]], v[:, :, : part[2]], None), rtol=2e-5, atol=2e-6
     )

@@ -150,7 +150,7 @@ def test_files_that_hold_no_programs(file: Path, tmp_path: Path, monkeypatch: py
     with pytest.raises(glow.GlowError, match="is no file of Executable.save, or damaged"):
         glow.load_program(other)
     monkeypatch.setattr(saved, "FORMAT", 7)
-    with pytest.raises(glow.GlowError, match="has format 1, this version of Glow reads 7"):
+    with pytest.raises(glow.GlowError, match="has format 2, this version of Glow reads 7"):
         glow.load_program(file)
     monkeypatch.undo()
     wrongs: list[tuple[dict[str, Any], str]] = [

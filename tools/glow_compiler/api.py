@@ -15,6 +15,7 @@ from glow_dialects.core.errors import OpenSizes, ShapeError, UnsupportedError
 from glow_dialects.core.quiet_gc import quiet_gc
 from glow_runtime.compiler import Compiler
 from glow_runtime.executable import Executable, Specialize
+from glow_runtime.kept_states import States
 
 if TYPE_CHECKING:
     from xdsl.dialects.builtin import ModuleOp
@@ -101,6 +102,7 @@ def compile(
     progress: Callable[[str], None] | None = None,
     pipeline: Pipeline | None = None,
     specialize: Specialize | None = None,
+    states: States = None,
     **options: Any,
 ) -> Executable:
     """Compile a model for a backend, which is named (with its `options`) or given.
@@ -112,6 +114,10 @@ def compile(
     first shapes get a program of their own, and one for any size serves those that differ. `specialize`:
     "never" compiles one for any size at once; "hot" does so too, and compiles sizes that are met often in the
     background; "always" compiles each new set of shapes.
+    `states` are outputs that are inputs of the next call, {output: input}, or "auto" for those with the usual
+    names (`present.*` and `past_key_values.*`, `hn` and `h0`, ...): `Executable.state` makes what keeps them,
+    and they change in place. One that is longer after each call names the axis, if its sizes have no names
+    that say so: {output: (input, axis)}.
     Inputs with default values (initializers of an ONNX model that its graph lists as inputs, too) are
     constants in calls that do not give them; one that `shapes` names is an input like the others.
     `pipeline` is one in place of the backend's, such as `Pipeline.default("cpu").remove("glow-cpu-images")`.
@@ -125,8 +131,10 @@ def compile(
         verify = not own or os.environ.get("GLOW_VERIFY", "0") not in ("", "0")
     model = parsed(model)
     if is_saved(model):
+        if states is not None:
+            raise UnsupportedError(f"{model} is compiled already, with the states that it has")
         return _saved(model, target, shapes is not None or pipeline is not None or specialize is not None)
-    return executable(model, Compiler(target, verify, progress, pipeline), shapes, specialize)
+    return executable(model, Compiler(target, verify, progress, pipeline), shapes, specialize, states)
 
 
 def executable(
@@ -134,6 +142,7 @@ def executable(
     compiler: Compiler,
     shapes: Shapes | Sequence[Shapes] | None = None,
     specialize: Specialize | None = None,
+    states: States = None,
 ) -> Executable:
     """A model whose programs a compiler makes; see `compile`."""
     if isinstance(model, tuple):
@@ -141,14 +150,14 @@ def executable(
             raise ShapeError("shapes: a Caffe2 net has one shape for each input: a dict of name -> shape")
         model = load(model, shapes)  # pyright: ignore[reportUnknownArgumentType]
     if not _is_onnx(model):
-        programs = ModulePrograms(_module(model), compiler, shapes)
+        programs = ModulePrograms(_module(model), compiler, shapes, states)
         return _prepared(Executable(programs, specialize=specialize), shapes)
     check_kind(model)
     source = OnnxModel(model, compiler.backend)
     chosen = set(shapes) if isinstance(shapes, Mapping) else set[str]()
     opened = [s for s in source.description.defaults if s.name in chosen]
     inputs = bound_shapes([*source.description.inputs, *opened], shapes)
-    programs = OnnxPrograms(source, compiler, inputs, chosen)
+    programs = OnnxPrograms(source, compiler, inputs, chosen, states)
     return _prepared(Executable(programs, specialize=specialize), shapes)
 
 

@@ -25,6 +25,7 @@ from glow_runtime.functions import FunctionProgram, Value, type_of
 if TYPE_CHECKING:
     import inspect
 
+    from glow_compiler.function_states import StatefulFunction
     from glow_runtime.function_profile import FunctionProfile
 
 BACKENDS = ("cpu", "interpreter")
@@ -214,19 +215,42 @@ def _checked(value: Any, index: int) -> Value:
 
 
 @overload
+def jit(
+    function: Callable[..., Any], *, backend: str = "cpu", unroll: int = 0, states: Sequence[str]
+) -> StatefulFunction: ...
+@overload
+def jit(
+    function: None = None, *, backend: str = "cpu", unroll: int = 0, states: Sequence[str]
+) -> Callable[[Callable[..., Any]], StatefulFunction]: ...
+@overload
 def jit(function: Callable[..., Any], *, backend: str = "cpu", unroll: int = 0) -> CompiledFunction: ...
 @overload
 def jit(
     function: None = None, *, backend: str = "cpu", unroll: int = 0
 ) -> Callable[[Callable[..., Any]], CompiledFunction]: ...
-def jit(function: Callable[..., Any] | None = None, *, backend: str = "cpu", unroll: int = 0) -> Any:
+def jit(
+    function: Callable[..., Any] | None = None,
+    *,
+    backend: str = "cpu",
+    unroll: int = 0,
+    states: Sequence[str] = (),
+) -> Any:
     """Compile a Python function for a backend ("cpu" or "interpreter"); also a decorator.
 
-    Loops and recursions of at most `unroll` turns, where constants tell, become straight code.
+    Loops and recursions of at most `unroll` turns, where constants tell, become straight code. `states` are
+    parameters whose next values the function returns behind its results: see `StatefulFunction`.
 
     Errors (FunctionError and others below GlowError) say the file, the line, the construct and what to
     write instead; they are raised by the first call.
     """
+    if states:
+        from glow_compiler.function_states import StatefulFunction
+
+        if isinstance(states, str):
+            raise UnsupportedError(f"jit: states is a tuple of names, not '{states}'")
+        if function is None:
+            return lambda f: jit(f, backend=backend, unroll=unroll, states=states)  # pyright: ignore
+        return StatefulFunction(jit(function, backend=backend, unroll=unroll), states)
     if function is None:
         return lambda f: jit(f, backend=backend, unroll=unroll)  # pyright: ignore
     if isinstance(function, CompiledFunction):

@@ -22,6 +22,7 @@ from glow_dialects.core.extent import Extent
 from glow_dialects.core.files import WEIGHTS
 from glow_dialects.core.symbols import Symbols, solved
 from glow_runtime.compiler import Compiler
+from glow_runtime.kept_states import States, kept_states
 from glow_runtime.program_source import ProgramSource, Signature
 
 if TYPE_CHECKING:
@@ -35,10 +36,12 @@ Dims = Mapping[str, tuple[int, ...]]
 
 @dataclass(frozen=True)
 class _Facts:
-    """What callers must know of a module: its ports, its open sizes (name, least, most, divisor), its key."""
+    """What callers must know of a module: its ports, the states that it updates, its open sizes (name, least,
+    most, divisor), its key."""
 
     inputs: list[Signature]
     outputs: list[Signature]
+    states: list[Signature]
     sizes: list[tuple[str, int, int | None, int]]
     key: str | None
 
@@ -47,7 +50,11 @@ class ModulePrograms(ProgramSource):
     """A module, or the path of one, and a compiler. `shapes` are those that a caller fixes, by input."""
 
     def __init__(
-        self, model: ModuleOp | Path, compiler: Compiler, shapes: Shapes | Sequence[Shapes] | None
+        self,
+        model: ModuleOp | Path,
+        compiler: Compiler,
+        shapes: Shapes | Sequence[Shapes] | None,
+        states: States = None,
     ) -> None:
         self._model, self._compiler = model, compiler
         self.backend = compiler.backend
@@ -62,6 +69,7 @@ class ModulePrograms(ProgramSource):
         self.outputs = self._facts.outputs
         self.inputs = bound_shapes(self._facts.inputs, shapes)
         self._check_fixed()
+        self.keep_states(kept_states(states, self.inputs, self.outputs, self._facts.states))
 
     def _check_fixed(self) -> None:
         """ShapeError where shapes that a caller fixes are no shapes of the inputs."""
@@ -95,6 +103,7 @@ class ModulePrograms(ProgramSource):
         return _Facts(
             signatures(module, "input"),
             signatures(module, "output"),
+            signatures(module, "state"),
             sizes,
             module_key(module) if remembers else None,
         )
@@ -119,6 +128,7 @@ class ModulePrograms(ProgramSource):
     def check(self, shapes: Dims) -> None:
         if not self._facts.sizes:
             return
+        shapes = self.plain(shapes)
         pairs = [
             (self._names.size(name), size)
             for s in self._facts.inputs
@@ -138,7 +148,7 @@ class ModulePrograms(ProgramSource):
 
     def program(self, shapes: dict[str, tuple[int, ...]], values: dict[str, Array]) -> Program:
         del values
-        if self._facts.key is None and not self._facts.sizes:
+        if self._facts.key is None and not self._facts.sizes and self.states is None:
             return self._compiler.compile(self.module)
         key = self._key(shapes)
         program = None if key is None else self.backend.recall(key)
@@ -149,7 +159,7 @@ class ModulePrograms(ProgramSource):
         return program
 
     def imported(self, shapes: dict[str, tuple[int, ...]]) -> ModuleOp:
-        return self._bound(shapes) if self._facts.sizes else self.module.clone()
+        return self._bound(shapes)
 
     def open_program(self, shapes: Dims, values: dict[str, Array]) -> Program | None:
         del values
@@ -163,13 +173,15 @@ class ModulePrograms(ProgramSource):
         from glow_passes.graph.bind_sizes import bind_sizes, sizes_of
 
         module = self.module.clone()
-        known = {public_name(p): name for name, p in placeholders(module).items()}
-        bind_sizes(module, sizes_of(module, {known[n]: shape for n, shape in shapes.items()}))
-        return module
+        if self._facts.sizes:
+            known = {public_name(p): name for name, p in placeholders(module).items()}
+            plain = self.plain(shapes).items()
+            bind_sizes(module, sizes_of(module, {known[n]: shape for n, shape in plain}))
+        return self.kept(module, shapes)
 
     def _key(self, shapes: Dims) -> str | None:
         key = self._facts.key
-        return None if key is None else self._compiler.keyed(f"{key} {sorted(shapes.items())}")
+        return None if key is None else self._compiler.keyed(self.keyed(f"{key} {sorted(shapes.items())}"))
 
 
 def _text(shapes: Dims) -> str:
@@ -185,7 +197,7 @@ def signatures(module: ModuleOp, kind: str) -> list[Signature]:
     from glow_dialects.ops.module import FuncOp
 
     main = next((f for f in module.ops if getattr(f, "sym_name", None) == StringAttr("main")), None)
-    function = main if kind == "output" and isinstance(main, FuncOp | InstrFuncOp) else None
+    function = main if kind != "input" and isinstance(main, FuncOp | InstrFuncOp) else None
     return [_signature(p.name, p.shape, np.dtype(p.dtype)) for p in ports(module, kind, function)]
 
 
@@ -202,14 +214,14 @@ def _read(text: str | None) -> _Facts | None:
         return None
     try:
         facts = json.loads(text)
-        inputs, outputs = (
+        inputs, outputs, states = (
             [
                 Signature(s["name"], tuple(s["shape"]), dtype_named(s["dtype"]), names=tuple(s["names"]))
                 for s in facts[kind]
             ]
-            for kind in ("inputs", "outputs")
+            for kind in ("inputs", "outputs", "states")
         )
-        return _Facts(inputs, outputs, [tuple(s) for s in facts["sizes"]], facts["key"])
+        return _Facts(inputs, outputs, states, [tuple(s) for s in facts["sizes"]], facts["key"])
     except (ValueError, KeyError, TypeError):
         return None
 

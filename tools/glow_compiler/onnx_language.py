@@ -1,4 +1,4 @@
-"""Decoders as ONNX models: logits after texts, with past keys and values handed from call to call."""
+"""Decoders as ONNX models: logits after texts, with keys and values of each text as states."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from glow_dialects.core.types import Array
 if TYPE_CHECKING:
     from glow_frontends.language import LanguageFiles
     from glow_frontends.language.onnx_decoder import OnnxDecoder
+    from glow_runtime.state import State
 
 
 class OnnxLanguagePrograms(SlotPrograms):
@@ -25,8 +26,14 @@ class OnnxLanguagePrograms(SlotPrograms):
     ) -> None:
         super().__init__(files, 1, capacity)
         self.ports = ports
-        self.net = compile(ports.path, backend)
-        self._pasts: list[dict[str, Array]] = [{}]
+        self.net = compile(ports.path, backend, states={p.output: (p.input, 2) for p in ports.pasts})
+        self._pasts = [self._empty()]
+
+    def _empty(self) -> State:
+        """The past of no text."""
+        return self.net.state(
+            {p.input: np.zeros((1, p.shape[0], 0, p.shape[1]), p.dtype) for p in self.ports.pasts}
+        )
 
     @property
     def programs(self) -> dict[Any, Program]:
@@ -55,18 +62,14 @@ class OnnxLanguagePrograms(SlotPrograms):
         self.check_length(length)
         missing = max(0, sequences - len(self.slots))
         self.slots += [Slot() for _ in range(missing)]
-        self._pasts += [{} for _ in range(missing)]
+        self._pasts += [self._empty() for _ in range(missing)]
 
     def _run(self, text: Sequence[int], slot: int) -> Array:
         """One call for the tokens of a text that its slot does not have; their logits."""
-        ports, state = self.ports, self.slots[slot]
+        ports, state, past = self.ports, self.slots[slot], self._pasts[slot]
         before, total = len(state.tokens), len(text)
         kinds = {s.name: s.dtype for s in self.net.inputs}
         given: dict[str, Array] = {ports.tokens: np.array([text[before:]], kinds[ports.tokens])}
-        for past in ports.pasts:
-            held = self._pasts[slot].get(past.input) if before else None
-            empty = np.zeros((1, past.shape[0], 0, past.shape[1]), kinds[past.input])
-            given[past.input] = empty if held is None else np.ascontiguousarray(held[:, :, :before])
         if ports.mask is not None:
             given[ports.mask] = np.ones((1, total), kinds[ports.mask])
         if ports.positions is not None:
@@ -76,8 +79,8 @@ class OnnxLanguagePrograms(SlotPrograms):
         if ports.total is not None:
             shape = next(s.shape for s in self.net.inputs if s.name == ports.total)
             given[ports.total] = np.full(tuple(d or 1 for d in shape), total, kinds[ports.total])
-        made = self.net.run(given)
-        self._pasts[slot] = {past.input: made[past.output] for past in ports.pasts}
+        past.truncate(before)
+        made = self.net.run(given, past)
         state.tokens[:] = text
         logits = made[ports.logits]
         return logits.reshape(-1, logits.shape[-1]).astype(np.float32)

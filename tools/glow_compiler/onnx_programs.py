@@ -9,6 +9,7 @@ from glow_backends.base import Port, Program
 from glow_compiler.onnx_model import OnnxModel
 from glow_dialects.core.errors import UnsupportedError
 from glow_runtime.compiler import Compiler
+from glow_runtime.kept_states import States, kept_states
 from glow_runtime.planned import PlannedProgram
 from glow_runtime.program_source import ProgramSource, Signature
 
@@ -28,10 +29,16 @@ class OnnxPrograms(ProgramSource):
     """
 
     def __init__(
-        self, model: OnnxModel, compiler: Compiler, inputs: Sequence[Signature], chosen: Container[str]
+        self,
+        model: OnnxModel,
+        compiler: Compiler,
+        inputs: Sequence[Signature],
+        chosen: Container[str],
+        states: States = None,
     ) -> None:
         known = model.description
         self.inputs, self.outputs = inputs, known.outputs
+        self.keep_states(kept_states(states, inputs, known.outputs))
         self.defaults = [s for s in known.defaults if s.name not in chosen]
         self.value_inputs = known.value_inputs
         self._model, self._compiler = model, compiler
@@ -44,7 +51,7 @@ class OnnxPrograms(ProgramSource):
         return self._model.hint(name)
 
     def program(self, shapes: Dims, values: dict[str, Array]) -> Program:
-        key = self._compiler.keyed(self._model.key(shapes, values))
+        key = self._compiler.keyed(self.keyed(self._model.key(shapes, values)))
         backend = self._compiler.backend
         program = None if key is None else backend.recall(key)
         if program is None:
@@ -57,26 +64,26 @@ class OnnxPrograms(ProgramSource):
         return program
 
     def open_program(self, shapes: Mapping[str, tuple[int, ...]], values: dict[str, Array]) -> Program | None:
-        key = self._compiler.keyed(self._model.key(shapes, values))
+        key = self._compiler.keyed(self.keyed(self._model.key(shapes, values)))
         return self._compiler.open(key, shapes, lambda: self._open(shapes, values))
 
     def imported(self, shapes: Dims) -> ModuleOp:
-        stage = self._plan(frozenset(self._replaced(shapes))).first(shapes, {})
+        stage = self._plan(frozenset(self._replaced(shapes))).first(self.plain(shapes), {})
         if stage is None or stage.module is None:
             raise UnsupportedError(
                 "nodes of this model run one by one, on the host: there is no graph to see"
             )
-        return stage.module
+        return self.kept(stage.module, shapes) if stage.whole else stage.module
 
     def _open(self, shapes: Mapping[str, tuple[int, ...]], values: dict[str, Array]) -> Program | None:
         """A program for any size, compiled."""
         from glow_dialects.core.quiet_gc import quiet_gc
 
         with quiet_gc():
-            stage = self._plan(frozenset(self._replaced(shapes))).first(shapes, values)
+            stage = self._plan(frozenset(self._replaced(shapes))).first(self.plain(shapes), values)
             if stage is None or not stage.whole or stage.module is None:
                 return None
-            return self._compiler.compile(stage.module, own=True)
+            return self._compiler.compile(self.kept(stage.module, shapes), own=True)
 
     def _replaced(self, shapes: Container[str]) -> list[str]:
         """The inputs with default values that a call gives."""
@@ -86,17 +93,19 @@ class OnnxPrograms(ProgramSource):
         """The program of the whole model where its first stage is that, else one that follows the plan."""
         replaced = frozenset(self._replaced(shapes))
         plan = self._plans.get(replaced) or self._plan(replaced)
-        stage = plan.first(shapes, values)
+        plain = self.plain(shapes)
+        stage = plan.first(plain, values)
         if stage is not None and stage.whole:
             assert stage.module is not None
-            return self._compiler.compile(stage.module, own=True)
+            return self._compiler.compile(self.kept(stage.module, shapes), own=True)
         self._plans[replaced] = plan  # of others no more is needed
         report = None
         if stage is not None:
             stage.compile(self._compiler.recall)
             report = None if stage.program is None else cast(Program, stage.program).report
-        inputs = {s.name: s for s in [*self.inputs, *self._model.description.defaults] if s.name in shapes}
-        ports = [Port(s.name, shapes.get(s.name, ()), s.dtype) for s in inputs.values()]
+        known = self._model.description
+        inputs = {s.name: s for s in [*known.inputs, *known.defaults] if s.name in plain}
+        ports = [Port(s.name, plain.get(s.name, ()), s.dtype) for s in inputs.values()]
         return PlannedProgram(ports, plan, values, stage, report)
 
     def _plan(self, replaced: Container[str]) -> ModelPlan:

@@ -16,6 +16,7 @@ from glow_dialects.core.errors import UnsupportedError
 if TYPE_CHECKING:
     from pathlib import Path
 
+    import numpy as np
     from xdsl.dialects.builtin import ModuleOp
     from xdsl.ir import Dialect
     from xdsl.passes import ModulePass
@@ -79,6 +80,11 @@ class CpuBackend(Backend):
         if op.VIEW or op.INSTR is None or not op.can_decompose():
             return op.VIEW or op.INSTR is not None
         return has_kernel(op)  # an operator without a kernel is decomposed
+
+    def zeros(self, shape: tuple[int, ...], dtype: np.dtype) -> Array:
+        from glow_backends.cpu.memory import zeros
+
+        return zeros(shape, dtype)
 
     def integer_gains(self) -> IntegerGains:
         from glow_passes.quantize.light_layers import IntegerGains

@@ -35,7 +35,7 @@ from glow_backends.report import Report
 from glow_dialects.core.attributes import array_of
 from glow_dialects.core.conditions import Conditions
 from glow_dialects.core.errors import OpenSizes
-from glow_dialects.core.extent import Extent
+from glow_dialects.core.extent import Extent, is_open
 from glow_dialects.core.types import Array, dtype_of, shape_of, typed
 from glow_dialects.instr.memory import InstrFuncOp
 from glow_dialects.ops.module import placeholders
@@ -113,7 +113,7 @@ def build(
         kind, dtype = op.kind.data, dtype_of(op.type)
         role = kind if kind != "output" or name in used else "unused"
         slots.append(Slot(name, public_name(op), role, shape_of(op.type), dtype.name))
-        if kind not in ("input", "output"):
+        if kind not in ("input", "output") and not is_open(shape_of(op.type)):
             first = array_of(op.init, typed(op.type)) if op.init is not None else declared.get(name)
             states[name] = np.zeros(shape_of(op.type), dtype) if first is None else first
     open_sizes = selection.numbers

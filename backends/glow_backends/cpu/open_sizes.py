@@ -81,19 +81,32 @@ class Numbers:
 
 @dataclass(frozen=True)
 class Sized:
-    """A program for some sizes: its table, bytes of the arena with its scratch, shapes of its ports."""
+    """A program for some sizes: its table, bytes of the arena with its scratch, shapes of its ports.
+
+    `states` are those that keep their values from run to run, by symbol.
+    """
 
     table: Array
     bytes: int
     inputs: dict[str, tuple[int, ...]]
     outputs: list[tuple[int, ...]]
+    states: dict[str, Port]
 
 
 class SizeTables:
     """The tables of a program by the sizes of its symbols, which are read off the shapes of its inputs."""
 
-    def __init__(self, numbers: Numbers, inputs: Sequence[Port], outputs: Sequence[Port]) -> None:
-        self._numbers, self._inputs, self._outputs = numbers, inputs, outputs
+    def __init__(
+        self, numbers: Numbers, inputs: Sequence[Port], outputs: Sequence[Port], states: Mapping[str, Port]
+    ) -> None:
+        self._numbers, self._inputs, self._outputs, self._states = numbers, inputs, outputs, states
+        #: Inputs, their axes and the sizes of these, where they are known.
+        self._fixed = [
+            (p.name, axis, size)
+            for p in inputs
+            for axis, size in enumerate(p.shape)
+            if not isinstance(size, Extent)
+        ]
         #: For each symbol an input and the axis of it that tells its size.
         self._origins = _origins(inputs)
         self._kept: OrderedDict[tuple[int, ...], Sized] = OrderedDict()
@@ -107,6 +120,8 @@ class SizeTables:
             return None
         sized = self._kept.get(values)
         if sized is None:
+            if any(tuple(shapes[name][axis : axis + 1]) != (size,) for name, axis, size in self._fixed):
+                return None
             if self._broken(self._sizes(values)):
                 return None
             sized = self._kept[values] = self._made(values)
@@ -161,6 +176,7 @@ class SizeTables:
             arena + rounded(scratch),
             {p.name: tuple(map(at, p.shape)) for p in self._inputs},
             [tuple(map(at, p.shape)) for p in self._outputs],
+            {n: Port(p.name, tuple(map(at, p.shape)), p.dtype) for n, p in self._states.items()},
         )
 
     def _placed(self, values: tuple[int, ...], needed: list[int]) -> tuple[list[int], int]:

@@ -28,6 +28,9 @@ if TYPE_CHECKING:
     from glow_backends.cpu.select import Selection
     from glow_dialects.core.types import Array
 
+STATES = ("state", "trainable")
+"""The kinds of placeholders that keep their values from run to run."""
+
 HostStepRunner = Callable[[int, Mapping[str, np.ndarray], np.ndarray], None]
 """(number of the step, arrays by placeholder, arena): runs an instruction outside native code."""
 
@@ -42,6 +45,13 @@ class _Frame(ctypes.c_void_p):
     def __init__(self, *numbers: int) -> None:
         self.numbers = (ctypes.c_int64 * len(numbers))(*numbers)
         super().__init__(ctypes.addressof(self.numbers))
+
+
+def check_places(state: Mapping[str, Array]) -> None:
+    """BindingError where the code could not work on an array in place."""
+    for name, array in state.items():
+        if address(array) % ALIGN or not array.flags.c_contiguous:
+            raise BindingError(f"state '{name}' is not aligned; take arrays of new_state")
 
 
 def _refused(lacking: Sequence[str]) -> None:
@@ -71,18 +81,18 @@ class RunMemory:
         for number, block in enumerate(bundle.shared):
             self.pointers[shared_slot(count, number)] = address(block)
         self._failure: BaseException | None = None
-        self._state: Mapping[str, Array] = {}
+        self.state: Mapping[str, Array] | None = None
         self._bound: dict[str, Array] = {}  # what a run's instructions on the host read and write
         self._outputs = [Recycled() for _ in program.output_slots]
         self._staging: dict[str, Array] = {}
-        self.point_to(program.state)
         self._run_bound = self.entry(ctypes.addressof(self.pointers))
 
     def point_to(self, state: Mapping[str, Array]) -> None:
         """Let the code find its states in these arrays."""
-        self._state = state
-        for index, slot in slots_of(self.bundle, ["state", "trainable"]):
-            self.pointers[index] = address(state[slot.symbol])
+        if self.state is not state:
+            self.state = state
+            for index, slot in slots_of(self.bundle, STATES):
+                self.pointers[index] = address(state[slot.symbol])
 
     def use_sizes(self, slot: int, sized: Sized) -> None:
         """Work on tensors of some sizes: with their table of numbers, and memory enough for them."""
@@ -157,7 +167,7 @@ class RunMemory:
         try:
             program = self._program()
             assert program is not None and program.host_step is not None
-            program.host_step(number, {**self._state, **self._bound}, self._arena)
+            program.host_step(number, {**(self.state or {}), **self._bound}, self._arena)
         except BaseException as error:  # raised again by `check`: native frames cannot pass it on
             self._failure = error
 
@@ -167,7 +177,7 @@ class CpuProgram(Program):
 
     Memory: one block of weights; for each run in flight a table of pointers (`io`), an arena and scratch.
     `run` may be called from several threads at once: as many run as there are cores for them, others wait.
-    Where the program has states, they all are in one memory, and runs follow each other.
+    Runs on the program's own states follow each other.
     """
 
     def __init__(self, bundle: Bundle, target: CpuTarget, host: HostStepRunner | None = None) -> None:
@@ -183,16 +193,12 @@ class CpuProgram(Program):
         self.enter = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(self.linked.address(ENTER))
         self.report.stages["link"] = time.perf_counter() - start
         self.host_step = host
-        self.state: dict[str, Array] = {}
-        for _, slot in slots_of(bundle, ["state", "trainable"]):
-            memory = self.state[slot.symbol] = zeros(slot.shape, slot.port.dtype)
-            if bundle.states[slot.symbol].any():  # pages of zeros are not touched
-                memory[...] = bundle.states[slot.symbol]
+        self.own = ForkLock()
+        self.state = self.new_state()
         slots = slots_of(bundle, ["input"])
         self.input_slots = [(i, s.symbol, s.name, max(WORD, s.port.dtype.itemsize)) for i, s in slots]
         self.output_slots = [(i, s.symbol, s.name, s.port.dtype) for i, s in slots_of(bundle, ["output"])]
         self._shapes = [p.shape for p in self.outputs]
-        limit = 1 if self.state else max(1, cores() // bundle.threads)
         this = ref(self)
 
         def memory_of_run() -> RunMemory:
@@ -200,33 +206,49 @@ class CpuProgram(Program):
             assert program is not None
             return RunMemory(program)
 
-        self.memories = Pool(memory_of_run, limit)
+        self.memories = Pool(memory_of_run, max(1, cores() // bundle.threads))
         self.memories.give(self.memories.take())  # who compiles a program runs it
 
     def run(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
+        if not self.state:
+            return self.run_on(inputs, self.state)
+        with self.own:
+            return self.run_on(inputs, self.state)
+
+    def run_with(self, inputs: Mapping[str, Array], state: Mapping[str, Array]) -> dict[str, Array]:
+        self.check_state(state)
+        return self.run_on(inputs, state)
+
+    def run_on(self, inputs: Mapping[str, Array], state: Mapping[str, Array]) -> dict[str, Array]:
+        """Outputs of a run on states, which are checked and no other run's."""
         memory = self.memories.take()
         try:
+            memory.point_to(state)
             return memory.run(self, inputs, self._shapes)
         finally:
-            self.memories.give(memory)
+            self.give_memory(memory)
+
+    def give_memory(self, memory: RunMemory) -> None:
+        """Give the memory of a run back, which lets go of a caller's states."""
+        if memory.state is not self.state:
+            memory.state = None
+        self.memories.give(memory)
 
     def new_state(self) -> dict[str, Array]:
-        return {name: zeros(array.shape, array.dtype) for name, array in self.state.items()}
+        made: dict[str, Array] = {}
+        for symbol, first in self.bundle.states.items():
+            made[symbol] = zeros(first.shape, first.dtype)
+            if first.any():  # pages of zeros are not touched
+                made[symbol][...] = first
+        return made
 
     def use_state(self, state: Mapping[str, Array]) -> None:
-        self.check_state(state)
-        memory = self.memories.take()
-        try:
+        with self.own:
             super().use_state(state)
-            memory.point_to(self.state)
-        finally:
-            self.memories.give(memory)
 
     def check_state(self, state: Mapping[str, Array]) -> None:
         super().check_state(state)
-        for name in self.state:
-            if address(state[name]) % ALIGN or not state[name].flags.c_contiguous:
-                raise BindingError(f"state '{name}' is not aligned; take arrays of new_state")
+        check_places({name: state[name] for name in self.state})
 
     def bind(self, inputs: Mapping[str, Array]) -> Bound:
         if self.host_step is not None:
@@ -249,7 +271,7 @@ class CpuBound(Bound):
                 memory = arrays[slot.name] = aligned_array(slot.shape, slot.port.dtype)
                 memory[...] = inputs[slot.name] if kind == "input" else 0
                 self._addresses.append((index, address(memory)))
-        self._lock = ForkLock()
+        self._lock = program.own if program.state else ForkLock()
 
     def __call__(self) -> dict[str, Array]:
         with self._lock:
@@ -264,6 +286,7 @@ class CpuBound(Bound):
 
     def _entry(self, memory: RunMemory) -> tuple[Callable[[Any], None], Any, object]:
         """How the arrays' program is run in some memory, with the table of pointers for it."""
+        memory.point_to(self.program.state)
         io = type(memory.pointers).from_buffer_copy(memory.pointers)
         for index, where in self._addresses:
             io[index] = where

@@ -82,6 +82,10 @@ class InterpreterProgram(Program):
                 initial = array_of(op.init, typed(op.type)) if op.init is not None else declared.get(name)
                 zero = np.zeros(shape_of(op.type), dtype_of(op.type))
                 self.state[name] = zero if initial is None else np.array(initial)
+        self._first = {name: array.copy() for name, array in self.state.items()}
+
+    def new_state(self) -> dict[str, Array]:
+        return {name: array.copy() for name, array in self._first.items()}
 
     def run(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
         return self.walked(inputs, self.step)

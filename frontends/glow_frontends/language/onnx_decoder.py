@@ -10,6 +10,7 @@ from typing import Any
 import onnx
 
 from glow_dialects.core.errors import GlowError, UnsupportedError
+from glow_dialects.core.state_names import next_name
 from glow_frontends.language.decoder import Decoder, LanguageFiles
 
 _CACHING = "GroupQueryAttention"
@@ -91,10 +92,7 @@ def _rank(value: Any) -> int:
 
 def _follower(name: str, held: list[str], present: list[str]) -> str:
     """The output that is the next call's input: by its name, or else by its place."""
-    for past, now in (("past_key_values", "present"), ("past", "present"), ("past_", "present_")):
-        if name.replace(past, now) in present:
-            return name.replace(past, now)
-    return present[held.index(name)]
+    return next_name(name, present) or present[held.index(name)]
 
 
 def _past(path: Path, value: Any, output: str) -> Past:

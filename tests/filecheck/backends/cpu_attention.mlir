@@ -66,3 +66,33 @@ glow.func @main {
   glow.save %u to @z : tensor<12x8xf32>
   glow.save %t to @p : tensor<12x12xf32>
 }
+
+// -----
+
+// The first keys and values of more are read where they lie; few rows read keys row by row only.
+// CHECK:       glow.placeholder @t
+// CHECK:       glow_cpu.attention %q, %k, %v {places = array<i64: 12>}
+// CHECK-NOT:   glow_cpu.attention
+// CHECK:       glow.softmax
+glow.placeholder @q : tensor<1x2x3x8xf32>
+glow.placeholder @k : tensor<1x2x20x8xf32>
+glow.placeholder @v : tensor<1x2x20x8xf32>
+glow.placeholder @t : tensor<1x2x8x12xf32>
+glow.placeholder @y output : tensor<1x2x3x8xf32>
+glow.placeholder @z output : tensor<1x2x3x8xf32>
+glow.func @main {
+  %q = glow.get @q : tensor<1x2x3x8xf32>
+  %k = glow.get @k : tensor<1x2x20x8xf32>
+  %v = glow.get @v : tensor<1x2x20x8xf32>
+  %t = glow.get @t : tensor<1x2x8x12xf32>
+  %a = glow.slice %k {starts = array<i64: 0, 0, 0, 0>, ends = array<i64: 1, 2, 12, 8>, steps = array<i64: 1, 1, 1, 1>} : (tensor<1x2x20x8xf32>) -> tensor<1x2x12x8xf32>
+  %b = glow.slice %v {starts = array<i64: 0, 0, 0, 0>, ends = array<i64: 1, 2, 12, 8>, steps = array<i64: 1, 1, 1, 1>} : (tensor<1x2x20x8xf32>) -> tensor<1x2x12x8xf32>
+  %p = glow_cpu.gemm %q, %a {transpose_b = true, operandSegmentSizes = array<i32: 1, 1, 0, 0, 0>} : (tensor<1x2x3x8xf32>, tensor<1x2x12x8xf32>) -> tensor<1x2x3x12xf32>
+  %s = glow.softmax %p {axis = 3 : i64} : (tensor<1x2x3x12xf32>) -> tensor<1x2x3x12xf32>
+  %r = glow_cpu.gemm %s, %b {operandSegmentSizes = array<i32: 1, 1, 0, 0, 0>} : (tensor<1x2x3x12xf32>, tensor<1x2x12x8xf32>) -> tensor<1x2x3x8xf32>
+  glow.save %r to @y : tensor<1x2x3x8xf32>
+  %c = glow_cpu.gemm %q, %t {operandSegmentSizes = array<i32: 1, 1, 0, 0, 0>} : (tensor<1x2x3x8xf32>, tensor<1x2x8x12xf32>) -> tensor<1x2x3x12xf32>
+  %e = glow.softmax %c {axis = 3 : i64} : (tensor<1x2x3x12xf32>) -> tensor<1x2x3x12xf32>
+  %f = glow_cpu.gemm %e, %b {operandSegmentSizes = array<i32: 1, 1, 0, 0, 0>} : (tensor<1x2x3x12xf32>, tensor<1x2x12x8xf32>) -> tensor<1x2x3x8xf32>
+  glow.save %f to @z : tensor<1x2x3x8xf32>
+}

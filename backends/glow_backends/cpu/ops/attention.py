@@ -23,7 +23,8 @@ class AttentionOp(PureOp):
     """softmax(scale q k' + mask) v over [batch, heads, rows, columns].
 
     `q_order`, `k_order` and `v_order` say how operands are transposed to that form, `order` how the
-    result is transposed from it. `mask` broadcasts to [batch, heads, rows of q, rows of k].
+    result is transposed from it. `mask` broadcasts to [batch, heads, rows of q, rows of k]. Of keys and
+    values that lie in memory for more only the first `places` count.
     """
 
     name = "glow_cpu.attention"
@@ -31,6 +32,7 @@ class AttentionOp(PureOp):
     k_order = ints_prop(PLAIN)
     v_order = ints_prop(PLAIN)
     order = ints_prop(PLAIN)
+    places = ints_prop(())
     scale = opt_float_prop()
     q = operand_def(Tensor)
     k = operand_def(Tensor)
@@ -50,14 +52,18 @@ class AttentionOp(PureOp):
         )
         if q[:2] != k[:2] or k[:3] != v[:3] or q[3] != k[3]:
             raise VerifyException(f"{self.name}: heads q {q}, k {k} and v {v} do not fit")
+        keys = self.places[0] if self.places else k[2]
+        if len(self.places) > 1 or not 0 <= keys <= k[2]:
+            raise VerifyException(f"{self.name}: places {list(self.places)} of {k[2]} keys")
         for value in present(self.mask):
-            scores = (*q[:3], k[2])
+            scores = (*q[:3], keys)
             if broadcast_shapes(shape_of(value), scores) != scores:
                 raise VerifyException(f"{self.name}: the mask {value.type} does not broadcast to {scores}")
         return [tensor(ordered((*q[:3], v[3]), self.order), element_of(self.q))]
 
     def reference(self, result: Array, q: Array, k: Array, v: Array, mask: Array | None) -> None:
         q, k, v = (np.transpose(a, getattr(self, f"{n}_order")) for n, a in (("q", q), ("k", k), ("v", v)))
+        k, v = (a[:, :, : self.places[0]] if self.places else a for a in (k, v))
         scores = np.matmul(q, np.swapaxes(k, 2, 3))
         if self.scale is not None:
             scores = scores * scores.dtype.type(self.scale)

@@ -12,19 +12,19 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
 
-from glow_backends.cpu.ops.attention import PLAIN, AttentionOp, strides_of
+from glow_backends.cpu.kernels.gemm.attention_spec import FEW_ROWS
+from glow_backends.cpu.ops.attention import PLAIN, AttentionOp, ordered, strides_of
 from glow_backends.cpu.ops.fused_body import program_of
 from glow_backends.cpu.ops.layers import GemmOp
+from glow_dialects.core.extent import are_equal
 from glow_dialects.core.types import dtype_of, present, shape_of
 from glow_dialects.ops.arithmetic import AddOp
 from glow_dialects.ops.reshape import ReshapeOp
+from glow_dialects.ops.slice import SliceOp
 from glow_dialects.ops.softmax import SoftmaxOp
 from glow_dialects.ops.transpose import TransposeOp
 from glow_passes.contract import GraphPass
 from glow_passes.graph.driver import Pattern, Rewriter, is_used_once, producer, rewrite
-
-_LEAST_ROWS = 4
-"""Rows of q below which packing keys and values costs more than it saves."""
 
 _SWAPPED = (0, 1, 3, 2)
 
@@ -61,6 +61,18 @@ def _headed(value: SSAValue, swapped: bool) -> tuple[SSAValue, tuple[int, ...]]:
         return value, order
     permutation = move.permutation
     return move.input, tuple(permutation[axis] for axis in order)
+
+
+def _held(value: SSAValue, axis: int) -> SSAValue | None:
+    """What a value is the first places of along an axis."""
+    part = producer(value, SliceOp)
+    if part is None or part.predicate is not None:
+        return None
+    others = [i for i in range(len(part.starts)) if i != axis]
+    if not all(are_equal(part.starts[i], 0) and are_equal(part.steps[i], 1) for i in (*others, axis)):
+        return None
+    whole, size = shape_of(part.input), shape_of(value)
+    return part.input if all(are_equal(whole[i], size[i]) for i in others) else None
 
 
 def _four(value: SSAValue, r: Rewriter) -> SSAValue:
@@ -100,8 +112,10 @@ def attention(op: GemmOp, r: Rewriter) -> SSAValue | None:
     lead = shape_of(op.result)[:-2]
     if any(shape_of(v)[:-2] != lead for v in (product.a, product.b, op.b)):
         return None
-    if shape_of(product.a)[-2] < _LEAST_ROWS:
+    rows = shape_of(product.a)[-2]
+    if are_equal(rows, 0):
         return None
+    few = rows < FEW_ROWS
     scores = shape_of(softmax.result)
     mask = [_four_mask(m, scores, r) for m in masks]
     if None in mask:
@@ -119,10 +133,16 @@ def attention(op: GemmOp, r: Rewriter) -> SSAValue | None:
         else:
             value, order = _four(value, r), _SWAPPED if swapped else PLAIN
         steps = strides_of(shape_of(value), order)
-        if name == "v" and steps[3] != 1 or name == "k" and 1 not in steps[2:]:
+        if name == "v" and steps[3] != 1 or name == "k" and (steps[3] != 1 if few else 1 not in steps[2:]):
             return None
         values.append(value)
         options[f"{name}_order"] = order
+    keys, rows = (_held(values[i], options[f"{name}_order"][2]) for i, name in ((1, "k"), (2, "v")))
+    if keys is not None and rows is not None:
+        sizes = [ordered(shape_of(v), options[f"{n}_order"])[2] for v, n in ((keys, "k"), (rows, "v"))]
+        if are_equal(*sizes):
+            options["places"] = (scores[-1],)
+            values[1:] = keys, rows
     if product.scale is not None:
         options["scale"] = product.scale
     result = r(AttentionOp(*values, *mask, **options))
@@ -137,7 +157,7 @@ def ordered_result(op: TransposeOp, r: Rewriter) -> SSAValue | None:
         return None
     same = {
         n: getattr(inner, n)
-        for n in ("q_order", "k_order", "v_order", "scale")
+        for n in ("q_order", "k_order", "v_order", "places", "scale")
         if getattr(inner, n) is not None
     }
     return r(AttentionOp(inner.q, inner.k, inner.v, *present(inner.mask), order=permutation, **same))

@@ -1,7 +1,7 @@
 """Attention: softmax(scale q k' + mask) v for a batch of heads, with the scores of a few rows in cache.
 
 The keys and values of a head are packed into panels once; then a tile of rows at a time makes its scores,
-their exponentials and its results, so that no matrix of scores is ever stored.
+their exponentials and its results, so that no matrix of scores is ever stored. Few rows: `attention_rows`.
 """
 
 from __future__ import annotations
@@ -26,39 +26,16 @@ from glow_backends.cpu.emit.register_blocks import Block, Loop, fits, multiply, 
 from glow_backends.cpu.emit.values import Vec
 from glow_backends.cpu.emit.vecmath import exp_nonpositive
 from glow_backends.cpu.kernel import Kernel
+from glow_backends.cpu.kernels.gemm.attention_rows import RowsEmission, row_scratch
+from glow_backends.cpu.kernels.gemm.attention_spec import AttentionSpec
 from glow_backends.cpu.kernels.reduction.line import Line, same
 from glow_backends.cpu.ops.attention import AttentionOp, four, ordered, result_order, strides_of
 from glow_backends.cpu.target import CpuTarget
 from glow_dialects.core.estimates import estimate
 from glow_dialects.core.extent import Extent
 
-Strides = tuple[int, int, int, int]
-"""Elements between neighbours in batch, heads, rows and columns."""
-
 _WIDE = 2
 """Vectors of a panel."""
-
-
-@dataclass(frozen=True)
-class AttentionSpec:
-    """result = softmax(scale * q k' + mask) v, f32, in every head of every batch.
-
-    q is `rows` x `depth`, k `keys` x `depth` (columns or rows adjacent in memory), v `keys` x `width`
-    and the result `rows` x `width` (columns adjacent). Operands: result, q, k, v, [mask], scratch.
-    """
-
-    batch: int
-    heads: int
-    rows: int
-    keys: int
-    depth: int
-    width: int
-    result: Strides
-    q: Strides
-    k: Strides
-    v: Strides
-    mask: Strides | None = None
-    scale: float | None = None
 
 
 @dataclass(frozen=True)
@@ -95,6 +72,8 @@ def attention_scratch_bytes(spec: AttentionSpec, target: CpuTarget) -> int:
 
 def _scratch(spec: AttentionSpec, target: CpuTarget) -> int:
     """Elements of one worker's scratch: keys, values, scores and the sums of their rows."""
+    if spec.reads_rows(target):
+        return row_scratch(spec, target)
     plan, panel = _Plan.of(spec, target), _WIDE * target.lanes
     keys = ceil_div(spec.keys, panel) * panel * spec.depth
     values = ceil_div(spec.width, panel) * panel * spec.keys
@@ -104,7 +83,8 @@ def _scratch(spec: AttentionSpec, target: CpuTarget) -> int:
 def emit_attention(module: ir.Module, name: str, spec: AttentionSpec, target: CpuTarget) -> ir.Function:
     """Emit the kernel; items of work are heads, or parts of their rows where there are few heads."""
     k = KernelBuilder(module, name, 5 + (spec.mask is not None), target)
-    _Emission(k, spec).emit()
+    emission = RowsEmission if spec.reads_rows(target) else _Emission
+    emission(k, spec).emit()
     return k.finish()
 
 
@@ -290,13 +270,14 @@ class Attention(Kernel[AttentionOp, AttentionSpec]):
         if dtype_name(op.q) != "f32" or 0 in (*q, *k, *v):
             return None
         strides = {name: strides_of(shape(value), order) for name, (value, order) in orders.items()}
+        keys = op.places[0] if op.places else k[2]
         if op.mask is not None:
-            strides["mask"] = four(broadcast_strides(shape(op.mask), (*q[:3], k[2])))
+            strides["mask"] = four(broadcast_strides(shape(op.mask), (*q[:3], keys)))
         spec = AttentionSpec(
             batch=q[0],
             heads=q[1],
             rows=q[2],
-            keys=k[2],
+            keys=keys,
             depth=q[3],
             width=v[3],
             result=strides_of(shape(op.result), result_order(op.order)),
