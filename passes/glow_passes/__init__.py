@@ -14,7 +14,9 @@ PASSES = {
         "tail-calls unroll-functions"
     ),
     "graph": "bind-sizes branches cse dce place-constants rebatch simplify",
-    "instr": ("dead-stores eliminate-copies one-memory plan-memory share-buffers shrink-lives tile unroll"),
+    "instr": (
+        "dead-stores eliminate-copies one-memory plan-memory share-buffers shrink-lives spill tile unroll"
+    ),
     "lower": "decompose drop-predicates irgen schedule",
     "partition": "partition",
     "quantize": (
