@@ -179,13 +179,16 @@ class BitsAttr(ParametrizedAttribute):
         try:
             data = bytes.fromhex(text.removeprefix("0x"))
         except ValueError:
-            parser.raise_error(f"'{text}' is not hexadecimal")
+            parser.raise_error(f"'{text}' is not hexadecimal; write digits 0 to 9 and a to f, two a byte")
         return kind, BytesAttr(data)
 
     def verify(self) -> None:
         count = prod(self.type.get_shape())
         if len(self.data.data) != count * dtype_of(self.type).itemsize:
-            raise VerifyException(f"#glow.bits: {len(self.data.data)} bytes for {self.type}")
+            raise VerifyException(
+                f"#glow.bits: {len(self.data.data)} bytes for {self.type}"
+                "; write two hexadecimal digits a byte"
+            )
 
 
 #: Floats below this magnitude print in decimal.

@@ -97,9 +97,11 @@ class GraphOp(Operator):
         attributes = self.attributes_of(properties)
         normalized = self.normalized(sizes, attributes)
         if missing := required_properties(type(self)) - normalized.keys():
-            raise VerifyException(f"{self.name} needs {', '.join(sorted(missing))}")
+            raise VerifyException(f"{self.name} needs {', '.join(sorted(missing))}; give them in braces")
         if unknown := attributes.keys() - self.get_irdl_definition().properties.keys():
-            raise VerifyException(f"{self.name} has no property {', '.join(sorted(unknown))}")
+            raise VerifyException(
+                f"{self.name} has no property {', '.join(sorted(unknown))}; leave it out, or correct the name"
+            )
         regions = () if body is None else (body,)
         Operation.__init__(self, operands=flat, result_types=(), properties=normalized, regions=regions)
         types = (results,) if isinstance(results, Attribute) else results
@@ -207,6 +209,7 @@ class GraphOp(Operator):
             if shape_of(value)[0] not in batches:
                 raise VerifyException(
                     f"{self.name}: predicate {value.type} fits no batch, those are {sorted(batches)}"
+                    "; give one flag a sample of the batch"
                 )
         self.check()
 

@@ -204,6 +204,7 @@ class InstrOp(Operator):
             raise VerifyException(
                 f"{self.name}: @out buffers are {', '.join(map(str, actual))}, "
                 f"operands give {', '.join(map(str, wanted))}"
+                "; write that"
             )
 
     # --- syntax ------------------------------------------------------------------------------

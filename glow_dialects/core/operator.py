@@ -70,7 +70,7 @@ class Operator(IRDLOperation):
         rest = count - (len(groups) - len(flexible))
         if rest < 0 or (rest > len(flexible) and not listed):
             wanted = f"{len(groups) - len(flexible)} to {len(groups)}" if flexible else f"{len(groups)}"
-            parser.raise_error(f"{cls.name} takes {wanted} operands, got {count}", at, at + 1)
+            parser.raise_error(f"{cls.name} takes {wanted} operands, got {count}; give as many", at, at + 1)
         if listed:
             return [rest if many else 1 for _, many in groups] + [int(predicated)]
         there = set(flexible[:rest])

@@ -33,4 +33,6 @@ def check_order(block: Block, known: set[SSAValue] | None = None) -> None:
 def check_in_function(op: Operation) -> None:
     """Raise a VerifyException where `op`, which computes something, stands in the module itself."""
     if isinstance(op.parent_op(), ModuleOp):
-        raise VerifyException(f"{op.name}: stands in the module itself, not in a function")
+        raise VerifyException(
+            f"{op.name}: stands in the module itself, not in a function; move it into a glow.func"
+        )

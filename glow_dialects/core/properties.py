@@ -84,13 +84,15 @@ def check_axes(op: str, axes: Sequence[int], rank: int) -> None:
     for axis in axes:
         check_axis(op, axis, rank)
     if len(set(axes)) != len(axes):
-        raise VerifyException(f"{op}: axes {list(axes)} repeat")
+        raise VerifyException(f"{op}: axes {list(axes)} repeat; name each once")
 
 
 def check_length(op: str, what: str, values: Sequence[object], rank: int) -> None:
     """Raise unless there is one value for each of `rank` dimensions."""
     if len(values) != rank:
-        raise VerifyException(f"{op}: {what} has {len(values)} entries for a tensor of rank {rank}")
+        raise VerifyException(
+            f"{op}: {what} has {len(values)} entries for a tensor of rank {rank}; give one an axis"
+        )
 
 
 def check_choice(op: str, what: str, value: str, choices: Sequence[str]) -> None:

@@ -89,7 +89,9 @@ class SizeParser(AttrParser):
 
 def _size_parser(parser: AttrParser) -> SizeParser:
     if not isinstance(parser, SizeParser):
-        parser.raise_error("sizes that only the run tells are read by glow_dialects.parse alone")
+        parser.raise_error(
+            "sizes that only the run tells are read by glow_dialects.parse alone; use parse_module"
+        )
     return parser
 
 

@@ -198,7 +198,7 @@ def dtype_of(kind: Attribute) -> np.dtype:
         return np.dtype(np.int64)
     if isinstance(kind, builtin.ComplexType):
         return np.dtype(np.complex64 if kind.element_type == f32 else np.complex128)
-    raise VerifyException(f"{kind} has no NumPy dtype")
+    raise VerifyException(f"{kind} has no NumPy dtype; use i1, i8 to i64, u8 to u64, f16, bf16, f32 or f64")
 
 
 def tensor(shape: Sequence[int], element: Attribute | np.dtype | type | str = f32) -> Tensor:
@@ -315,7 +315,7 @@ def broadcast_shapes(*shapes: Sequence[int]) -> tuple[int, ...]:
         wide = (some or [1])[0] if alike else next(d for d in some if d != 1)
         if not alike and any(d not in (1, wide) for d in some):
             text = " and ".join("x".join(map(str, s)) or "scalar" for s in shapes)
-            raise VerifyException(f"shapes {text} do not broadcast")
+            raise VerifyException(f"shapes {text} do not broadcast; sizes must be equal, or 1")
         result.append(size(wide))
     return tuple(result)
 

@@ -97,7 +97,7 @@ def positions(entry: int | slice, size: int) -> range:
     if isinstance(entry, slice):
         return range(*entry.indices(size))
     if not -size <= entry < size:
-        raise VerifyException(f"index {entry} of an axis of {size}")
+        raise VerifyException(f"index {entry} of an axis of {size}; it counts from 0")
     return range(entry % size, entry % size + 1)
 
 
@@ -105,7 +105,7 @@ def padded_key(key: Sequence[Entry], rank: int) -> list[Entry]:
     """The subscript with `...` and missing axes written out."""
     used = sum(e is not None and e is not ... for e in key)
     if used > rank:
-        raise VerifyException(f"{used} indices for an array of {rank} axes")
+        raise VerifyException(f"{used} indices for an array of {rank} axes; leave some out")
     rest: list[Entry] = [slice(None)] * (rank - used)
     if ... not in key:
         return [*key, *rest]

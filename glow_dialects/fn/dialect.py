@@ -175,12 +175,14 @@ class LambdaOp(_Body):
     def verify_(self) -> None:
         self.check_body()
         if self.rec is not None and not self.block.args:
-            raise VerifyException("glow_fn.lambda rec: the first parameter is the function itself")
+            raise VerifyException(
+                "glow_fn.lambda rec: the first parameter is the function itself; add it to the block"
+            )
         own = self.signature()
         if self.rec is not None:
             own = FunctionType.from_lists(own.inputs.data[1:], own.outputs.data)
         if not fits(own, self.result.type):
-            raise VerifyException(f"glow_fn.lambda: body is {own}, result {self.result.type}")
+            raise VerifyException(f"glow_fn.lambda: body is {own}, result {self.result.type}; write that")
 
     def print(self, printer: Printer) -> None:
         printer.print_string(" rec" if self.rec is not None else "")
@@ -222,11 +224,13 @@ class RefOp(FnOp):
     def verify_(self) -> None:
         target = function_named(self, self.target)
         if target is None:
-            raise VerifyException(f"glow_fn.ref: there is no function @{self.target}")
+            raise VerifyException(
+                f"glow_fn.ref: there is no function @{self.target}; define it, or correct the name"
+            )
         target.check_body()
         if not fits(target.signature(), self.result.type):
             raise VerifyException(
-                f"glow_fn.ref: @{self.target} is {target.signature()}, not {self.result.type}"
+                f"glow_fn.ref: @{self.target} is {target.signature()}, not {self.result.type}; write that"
             )
 
     def print(self, printer: Printer) -> None:
@@ -269,7 +273,9 @@ class _Applied(FnOp):
                 )
             for index, (value, want) in enumerate(zip(values, wanted, strict=False)):
                 if not fits(value.type, want):
-                    raise VerifyException(f"{self.name}: argument {index} is {value.type}, not {want}")
+                    raise VerifyException(
+                        f"{self.name}: argument {index} is {value.type}, not {want}; give one of that type"
+                    )
         return kind, values
 
 
@@ -290,7 +296,9 @@ class CallOp(_Applied):
                     f"glow_fn.call: {len(values)} arguments for {kind}; give {len(kind.inputs)}"
                 )
             if not fits(kind.outputs.data[0], self.result.type):
-                raise VerifyException(f"glow_fn.call: result {self.result.type} of {kind}")
+                raise VerifyException(
+                    f"glow_fn.call: result {self.result.type} of {kind}; write what the function returns"
+                )
 
 
 @irdl_op_definition
@@ -308,7 +316,9 @@ class PartialOp(_Applied):
         if kind is not None:
             rest = FunctionType.from_lists(kind.inputs.data[len(values) :], kind.outputs.data)
             if not fits(rest, self.result.type):
-                raise VerifyException(f"glow_fn.partial: leaves {rest}, result is {self.result.type}")
+                raise VerifyException(
+                    f"glow_fn.partial: leaves {rest}, result is {self.result.type}; write that"
+                )
 
 
 class _Listed(FnOp):
@@ -344,6 +354,7 @@ class SwitchOp(_Listed):
         if not fits(self.on_true.type, self.on_false.type):
             raise VerifyException(
                 f"glow_fn.switch: the branches are {self.on_true.type} and {self.on_false.type}"
+                "; both need one type"
             )
 
 
@@ -359,11 +370,14 @@ class SwitchLayerOp(_Listed):
 
     def verify_(self) -> None:
         if not self.values:
-            raise VerifyException("glow_fn.switch_layer: there is nothing to select from")
+            raise VerifyException(
+                "glow_fn.switch_layer: there is nothing to select from; give at least one value"
+            )
         for value in self.values:
             if not fits(value.type, self.values[0].type):
                 raise VerifyException(
                     f"glow_fn.switch_layer: values are {self.values[0].type} and {value.type}"
+                    "; all need one type"
                 )
 
 
@@ -379,7 +393,9 @@ class TupleOp(_Listed):
     def verify_(self) -> None:
         own = TupleType(tuple(cast(TypeAttribute, v.type) for v in self.values))
         if not fits(own, self.result.type):
-            raise VerifyException(f"glow_fn.tuple: values are {own}, result is {self.result.type}")
+            raise VerifyException(
+                f"glow_fn.tuple: values are {own}, result is {self.result.type}; write a tuple of these"
+            )
 
 
 @irdl_op_definition
@@ -398,9 +414,11 @@ class GetOp(FnOp):
             if not -len(kind.types) <= index < len(kind.types):
                 raise VerifyException(f"glow_fn.get: no item {index} in {kind}; they count from 0")
             if not fits(kind.types.data[index], self.result.type):
-                raise VerifyException(f"glow_fn.get: item {index} of {kind} is not {self.result.type}")
+                raise VerifyException(
+                    f"glow_fn.get: item {index} of {kind} is not {self.result.type}; write the item's type"
+                )
         elif not isinstance(kind, AnyType):
-            raise VerifyException(f"glow_fn.get: a tuple is needed, got {kind}")
+            raise VerifyException(f"glow_fn.get: a tuple is needed, got {kind}; make one by glow_fn.tuple")
         made = self.source_tuple.owner
         if isinstance(made, TupleOp) and not -len(made.values) <= index < len(made.values):
             raise VerifyException(

@@ -197,7 +197,7 @@ class Primitive:
 
     def build(self, u: Unit, options: dict[str, Any], attributes: Options, x: Sequence[SSAValue]) -> SSAValue:
         """The value for arrays, made of operators; VerifyException where shapes do not fit."""
-        raise VerifyException(f"{self.short} is not defined for arrays")
+        raise VerifyException(f"{self.short} is not defined for arrays; use numbers")
 
     def subscripts(self, attributes: Options, shapes: Sequence[tuple[int, ...]]) -> list[Subscript]:
         """Which operands are subscripts, for operands of these shapes, which fit."""

@@ -63,10 +63,12 @@ class TensorsOp(FnOp):
 
     def verify_(self) -> None:
         if not isinstance(self.body.block.last_op, YieldOp):
-            raise VerifyException("glow_fn.tensors: the block ends with glow_fn.yield")
+            raise VerifyException("glow_fn.tensors: the block ends with glow_fn.yield; add it")
         if len(self.operands) != len(self.body.block.args):
             count = len(self.body.block.args)
-            raise VerifyException(f"glow_fn.tensors: {len(self.operands)} values for {count} parameters")
+            raise VerifyException(
+                f"glow_fn.tensors: {len(self.operands)} values for {count} parameters; give as many"
+            )
 
     def print(self, printer: Printer) -> None:
         print_values(printer, self.arguments)

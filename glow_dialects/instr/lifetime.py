@@ -63,7 +63,9 @@ class _Check:
     def one(self, op: Operation, block: Block) -> None:
         """Check one operation, and the tokens that it makes."""
         if not self.defined.issuperset(op.operands):
-            raise VerifyException(f"{op.name}: a buffer is used before its definition")
+            raise VerifyException(
+                f"{op.name}: a buffer is used before its definition; move the definition up"
+            )
         self.defined.update(op.results)
         self.step(op, block)
         for token in op.results:
@@ -77,7 +79,7 @@ class _Check:
         match op:
             case WeightOp():
                 if self.in_program:
-                    raise VerifyException("glow_instr.weight: belongs in the declare section")
+                    raise VerifyException("glow_instr.weight: belongs in the declare section; move it there")
                 self.live.add(op.result)
                 self.written.add(op.result)
                 return
@@ -97,7 +99,9 @@ class _Check:
                 for token in op.tokens:
                     self.flying.pop(token, None)
             case _:
-                raise VerifyException(f"{op.name} is not an instruction")
+                raise VerifyException(
+                    f"{op.name} is not an instruction; lower it by glow-irgen, or move it out"
+                )
         self.in_program = True
 
     def end(self, op: DeallocOp, block: Block) -> None:
@@ -112,7 +116,10 @@ class _Check:
                 "glow_instr.dealloc: the buffer was deallocated before; remove one of the two"
             )
         if buffer.owner.parent is not block:
-            raise VerifyException("glow_instr.dealloc: the buffer was allocated outside of the loop")
+            raise VerifyException(
+                "glow_instr.dealloc: the buffer was allocated outside of the loop"
+                "; deallocate it behind the loop"
+            )
         self.check_flying(op)
         self.live.discard(buffer)
         self.ended.add(buffer)
@@ -123,7 +130,9 @@ class _Check:
         from glow_dialects.instr.memory import WeightOp, origin
 
         if op.results and op.predicate is not None:
-            raise VerifyException(f"{op.name}: what is waited for cannot be left out by a predicate")
+            raise VerifyException(
+                f"{op.name}: what is waited for cannot be left out by a predicate; leave the predicate out"
+            )
         for access, buffer in op.accesses():
             if access is Access.AFTER:
                 self.flying.pop(buffer, None)
@@ -245,7 +254,7 @@ def _check_conflicts(op: InstrOp) -> None:
                 )
         for other in outs[position + 1 :]:
             if overlap(out, other):
-                raise VerifyException(f"{op.name}: two written buffers overlap")
+                raise VerifyException(f"{op.name}: two written buffers overlap; use separate buffers")
     for name, access in op.ACCESS.items():
         if access is Access.IN and name not in op.INPLACE:
             for value in op.operand_group(name):

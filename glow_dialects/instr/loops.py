@@ -101,14 +101,18 @@ class ForOp(IRDLOperation):
             )
         kinds = [type(a.type) for a in self.block.args]
         if kinds != [IndexType, *(TokenType for _ in self.tokens)] or len(self.last) != len(self.tokens):
-            raise VerifyException("glow_instr.for: the body has an index, and as many tokens as the loop")
+            raise VerifyException(
+                "glow_instr.for: the body has an index, and as many tokens as the loop"
+                "; correct the arguments of the block"
+            )
         if len(self.yielded) != len(self.tokens):
             raise VerifyException(
                 f"glow_instr.for: the loop carries {len(self.tokens)} tokens, "
                 f"a turn yields {len(self.yielded)}"
+                "; yield as many"
             )
         if any(isinstance(op, YieldOp) and op is not self.block.last_op for op in self.block.ops):
-            raise VerifyException("glow_instr.yield: stands at the end of a loop's body")
+            raise VerifyException("glow_instr.yield: stands at the end of a loop's body; move it there")
 
     def print(self, printer: Printer) -> None:
         printer.print_string(" ")
@@ -165,7 +169,9 @@ def loop_of(value: SSAValue) -> ForOp:
     block = value.owner
     loop = block.parent_op() if isinstance(block, Block) else None
     if not isinstance(loop, ForOp):
-        raise VerifyException("glow_instr.tensorview: offsets depend on indices of loops only")
+        raise VerifyException(
+            "glow_instr.tensorview: offsets depend on indices of loops only; use constants or such an index"
+        )
     return loop
 
 

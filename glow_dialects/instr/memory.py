@@ -133,7 +133,8 @@ class WeightOp(IRDLOperation):
             raise VerifyException(f"glow_instr.weight: '{self.init.data}' is not one of {INITIALIZERS}")
         owner = lookup(self, self.target)
         if isinstance(owner, ConstantOp) != self.constant and owner is not None:
-            raise VerifyException(f"glow_instr.weight: @{self.target} is not {self.mutability.data}")
+            mutability = self.mutability.data
+            raise VerifyException(f"glow_instr.weight: @{self.target} is not {mutability}; change one")
 
     def print(self, printer: Printer) -> None:
         printer.print_string(" ")
@@ -251,19 +252,17 @@ class ViewOp(IRDLOperation):
 
     def verify_(self) -> None:
         if space_of(self.source) != space_of(self.result):
-            raise VerifyException(
-                f"glow_instr.tensorview: {self.result.type} lies in another memory than {self.source.type}"
-            )
+            kinds = f"{self.result.type} lies in another memory than {self.source.type}"
+            raise VerifyException(f"glow_instr.tensorview: {kinds}; name one")
         if len(_numbers(self.factors)) != len(self.operands) - 1:
-            raise VerifyException("glow_instr.tensorview: each index has a factor")
+            raise VerifyException("glow_instr.tensorview: each index has a factor; give as many of both")
         have, want = span_of(self.source.type), span_of(self.result.type)
         width = bytes_of(self.source.type) // max(1, _count(self.source.type))
         first, last = extent_of(self.offset.value.data, self.terms())
         if first * width < 0 or last * width + want > have:
             place = f"{first} to {last}" if self.factors else f"{self.offset.value.data}"
-            raise VerifyException(
-                f"glow_instr.tensorview: {self.result.type} at {place} does not fit in {self.source.type}"
-            )
+            kinds = f"{self.result.type} at {place} does not fit in {self.source.type}"
+            raise VerifyException(f"glow_instr.tensorview: {kinds}; move it")
 
     def print(self, printer: Printer) -> None:
         printer.print_string(" ")
@@ -324,7 +323,9 @@ class _Copying(InstrOp):
 
     def verify_(self) -> None:
         if self.dest.type != self.src.type and typed(self.dest) != typed(self.src):
-            raise VerifyException(f"{self.name}: {self.src.type} does not fit {self.dest.type}")
+            raise VerifyException(
+                f"{self.name}: {self.src.type} does not fit {self.dest.type}; give equal ones"
+            )
 
     def reference(self, dest: Array, src: Array) -> None:
         dest[...] = src

@@ -32,7 +32,7 @@ class Memory:
 
     def __post_init__(self) -> None:
         if self.size < 1 or self.alignment < 1 or not self.bandwidth > 0:
-            raise VerifyException(f"a memory has a positive size, alignment and bandwidth, not {self}")
+            raise VerifyException(f"a memory must have a positive size, alignment and bandwidth, not {self}")
 
     def attribute(self) -> DictionaryAttr:
         """The memory in a program."""
@@ -52,7 +52,7 @@ class Memory:
         unknown = entries.keys() - {"size", "alignment", "bandwidth"}
         if unknown or len(numbers) != len(entries) or "size" not in numbers:
             raise VerifyException(
-                f"memory '{name}' is written {{size = ... : i64, alignment = ... : i64, "
+                f"memory '{name}' must be written {{size = ... : i64, alignment = ... : i64, "
                 f"bandwidth = ... : f64}}, "
                 f"not {attribute}"
             )
@@ -78,5 +78,5 @@ def space_of(value: SSAValue | Attribute) -> str:
     if type(space) is NoneAttr:
         return MAIN
     if not isinstance(space, StringAttr) or not space.data:
-        raise VerifyException(f'{kind}: a memory space is a name, as in memref<4xf32, "scratch">')
+        raise VerifyException(f'{kind}: a memory space must be a name, as in memref<4xf32, "scratch">')
     return space.data

@@ -23,10 +23,10 @@ def strides_of(kind: Attribute) -> tuple[int, ...] | None:
     if isinstance(layout, StridedLayoutAttr) and layout.get_offset() == 0:
         strides = layout.get_strides()
     if strides is None or len(strides) != len(shape_of(kind)):
-        raise VerifyException(f"{kind}: a layout is strided, as in memref<2x4xf32, strided<[8, 1]>>")
+        raise VerifyException(f"{kind}: a layout must be strided, as in memref<2x4xf32, strided<[8, 1]>>")
     found = tuple(s for s in strides if s is not None and s >= 0)
     if len(found) != len(strides):
-        raise VerifyException(f"{kind}: strides are known numbers, none negative")
+        raise VerifyException(f"{kind}: strides must be known numbers, none negative")
     return found
 
 

@@ -151,7 +151,7 @@ class CeluOp(EluFamilyOp):
 
     def check(self) -> None:
         if self.alpha == 0:
-            raise VerifyException(f"{self.name}: alpha is 0")
+            raise VerifyException(f"{self.name}: alpha is 0; give another number")
 
     @property
     def parts(self) -> tuple[float, float, float]:
@@ -326,7 +326,7 @@ class ClipOp(UnaryOp):
 
     def check(self) -> None:
         if math.isnan(self.min) or math.isnan(self.max):
-            raise VerifyException(f"{self.name}: a limit is NaN")
+            raise VerifyException(f"{self.name}: a limit is NaN; give a number, or leave it out")
 
     def clamp_limits(self) -> tuple[float, float]:
         return self.min, self.max

@@ -32,7 +32,10 @@ class ArgOp(PureOp):
         shape, axis = shape_of(self.operands[0]), self.axis
         check_axis(self.name, axis, len(shape))
         if not shape[axis]:
-            raise VerifyException(f"{self.name}: axis {axis} of {self.operands[0].type} has no elements")
+            raise VerifyException(
+                f"{self.name}: axis {axis} of {self.operands[0].type} has no elements"
+                "; there must be at least one"
+            )
         return [tensor(reduced_shape(shape, (axis,), self.keepdims), i64)]
 
     def gradient(self, grads: Sequence[SSAValue | None], b: Builder) -> Sequence[SSAValue | None]:

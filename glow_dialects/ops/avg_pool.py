@@ -71,7 +71,9 @@ class AvgPoolBackwardOp(PoolOp):
     def check(self) -> None:
         wanted = self.pooled(self.result)
         if self.grad.type != wanted:
-            raise VerifyException(f"{self.name}: gradient {self.grad.type} of a result {wanted}")
+            raise VerifyException(
+                f"{self.name}: gradient {self.grad.type} of a result {wanted}; both must be equal"
+            )
 
     def backward(self, dy: SSAValue, b: Builder) -> Sequence[SSAValue | None]:
         return [b(AvgPoolOp(dy, **self.window_properties()))]

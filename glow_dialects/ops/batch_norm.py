@@ -59,11 +59,13 @@ class _BatchNorm(PureOp):
         check_float(self.name, input)
         check_choice(self.name, "layout", self.layout, LAYOUTS)
         if len(shape_of(input)) < 2:
-            raise VerifyException(f"{self.name}: {input.type} has no channels")
+            raise VerifyException(f"{self.name}: {input.type} has no channels; it needs an axis 1")
         wanted = tensor((shape_of(input)[self.channel],), element_of(input))
         for value in self.vectors():
             if value.type != wanted:
-                raise VerifyException(f"{self.name}: {value.type} where the channels want {wanted}")
+                raise VerifyException(
+                    f"{self.name}: {value.type} where the channels want {wanted}; give one number a channel"
+                )
         return [input.type]
 
     def vectors(self) -> Sequence[SSAValue]:
@@ -172,7 +174,9 @@ class BatchNormBackwardOp(_BatchNorm):
     def infer(self) -> Sequence[Attribute]:
         (kind,) = super().infer()
         if self.grad.type != kind:
-            raise VerifyException(f"{self.name}: the gradient is {self.grad.type}, the input {kind}")
+            raise VerifyException(
+                f"{self.name}: the gradient is {self.grad.type}, the input {kind}; both must be equal"
+            )
         return [kind, self.scale.type, self.scale.type]
 
     def decompose(self, b: Builder) -> Sequence[SSAValue]:

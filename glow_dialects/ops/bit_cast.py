@@ -48,7 +48,7 @@ class BitCastOp(PureOp):
         same = _width(element_of(self.input)) == _width(element_of(self.result)) > 0
         if not same or shape_of(self.input) != shape_of(self.result):
             raise VerifyException(
-                f"glow.bit_cast: {self.input.type} and {self.result.type} differ in shape or width"
+                f"glow.bit_cast: {self.input.type} and {self.result.type} differ in shape or width; keep both"
             )
 
     def gradient(self, grads: Sequence[SSAValue | None], b: Builder) -> Sequence[SSAValue | None]:

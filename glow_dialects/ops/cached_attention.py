@@ -39,7 +39,10 @@ class CacheWriteOp(PureOp):
         cache, rows = shape_of(self.cache), shape_of(self.rows)
         fits = len(cache) == len(rows) == 4 and (rows[2], rows[3]) == (cache[1], cache[3])
         if not fits or element_of(self.cache) != element_of(self.rows):
-            raise VerifyException(f"{self.name}: {self.rows.type} does not go into {self.cache.type}")
+            raise VerifyException(
+                f"{self.name}: {self.rows.type} does not go into {self.cache.type}"
+                "; give rows of the cache's width and type"
+            )
         _check_numbers(self)
         return [self.cache.type]
 
@@ -77,10 +80,14 @@ class CachedAttentionOp(PureOp):
         q, keys, values = (shape_of(v) for v in (self.q, self.keys, self.values))
         fits = len(q) == len(keys) == len(values) == 4 and keys[:3] == values[:3] and q[3] == keys[3]
         if not fits or 0 in keys[:3] or q[2] % keys[1]:
-            raise VerifyException(f"{self.name}: {self.q.type} over {self.keys.type} and {self.values.type}")
+            raise VerifyException(
+                f"{self.name}: {self.q.type} over {self.keys.type} and {self.values.type}"
+                "; heads and features must agree"
+            )
         if self.window < 0 or self.softcap < 0:
             raise VerifyException(
                 f"{self.name}: window {self.window} and softcap {self.softcap} are not below 0"
+                "; give 0 for none"
             )
         _check_numbers(self)
         return [tensor((*q[:3], values[3]), element_of(self.q))]

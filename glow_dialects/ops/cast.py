@@ -44,7 +44,9 @@ class CastOp(PureOp):
 
     def check(self) -> None:
         if shape_of(self.input) != shape_of(self.result):
-            raise VerifyException(f"glow.cast: {self.input.type} and {self.result.type} differ in shape")
+            raise VerifyException(
+                f"glow.cast: {self.input.type} and {self.result.type} differ in shape; a cast keeps the shape"
+            )
         for value in (self.input, self.result):
             dtype_of(typed(value))  # raises where NumPy has no such type
 

@@ -32,7 +32,7 @@ class ConcatOp(PureOp):
     def infer(self) -> Sequence[Attribute]:
         parts = list(self.inputs)
         if not parts:
-            raise VerifyException("glow.concat: needs at least one input")
+            raise VerifyException("glow.concat: needs at least one input; give one")
         first = parts[0]
         axis: int = self.axis
         shape = list(shape_of(first))

@@ -47,14 +47,14 @@ def yielded(block: Block) -> YieldOp:
     """The end of a body."""
     last = block.last_op
     if not isinstance(last, YieldOp):
-        raise VerifyException("a body ends with glow.yield")
+        raise VerifyException("a body ends with glow.yield; add it")
     return last
 
 
 def _same(what: str, have: Sequence[Attribute], want: Sequence[Attribute]) -> None:
     if list(have) != list(want):
         left, right = (", ".join(map(str, t)) for t in (have, want))
-        raise VerifyException(f"{what}: ({left}) where ({right}) is needed")
+        raise VerifyException(f"{what}: ({left}) where ({right}) is needed; change the one or the other")
 
 
 @irdl_op_definition

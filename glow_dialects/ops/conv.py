@@ -46,10 +46,12 @@ class ConvOp(ConvolutionOp):
                 "; change the filter or the group"
             )
         if out % group:
-            raise VerifyException(f"{self.name}: {out} output channels in {group} groups")
+            raise VerifyException(f"{self.name}: {out} output channels in {group} groups; they must divide")
         for value in present(self.bias):
             if shape_of(value) != (out,):
-                raise VerifyException(f"{self.name}: bias is {value.type} for {out} output channels")
+                raise VerifyException(
+                    f"{self.name}: bias is {value.type} for {out} output channels; give one number a channel"
+                )
         return [self.window_result(self.input, self.kernel, out)]
 
     def iteration(self) -> Iteration | None:

@@ -62,6 +62,7 @@ class ConvBackwardWeightsOp(WindowOp):
             raise VerifyException(
                 f"{self.name}: input {self.input.type}, gradient {self.grad.type} and filter "
                 f"{self.result.type} differ in rank"
+                "; all need one"
             )
         out, inner, kernel = self.sizes(self.result)
         self.check_window(rank, kernel)
@@ -72,6 +73,7 @@ class ConvBackwardWeightsOp(WindowOp):
             raise VerifyException(
                 f"{self.name}: gradient {self.grad.type} is not of the convolution of {self.input.type} "
                 f"by {self.result.type}"
+                "; give that of its result"
             )
 
     def gradient(self, grads: Sequence[SSAValue | None], b: Builder) -> Sequence[SSAValue | None]:

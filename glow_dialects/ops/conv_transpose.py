@@ -74,17 +74,25 @@ class ConvTransposeOp(ConvolutionOp):
             )
         count = len(spatial)
         if len(more) != count or min(more) < 0:
-            raise VerifyException(f"{self.name}: output_pads {list(more)} for {count} spatial axes")
+            raise VerifyException(
+                f"{self.name}: output_pads {list(more)} for {count} spatial axes"
+                "; give one an axis, below the stride"
+            )
         for value in present(self.bias):
             if shape_of(value) != (inner * group,) or element_of(value) != element_of(self.input):
-                raise VerifyException(f"{self.name}: bias is {value.type} for {inner * group} channels")
+                raise VerifyException(
+                    f"{self.name}: bias is {value.type} for {inner * group} channels"
+                    "; give one number a channel"
+                )
         steps = zip(spatial, self.strides, self.dilations, kernel, strict=True)
         sizes = [
             (s - 1) * t + d * (k - 1) + 1 + more[i] - pads[i] - pads[i + count]
             for i, (s, t, d, k) in enumerate(steps)
         ]
         if min(sizes) < 1:
-            raise VerifyException(f"{self.name}: pads {list(pads)} leave an output of {sizes}")
+            raise VerifyException(
+                f"{self.name}: pads {list(pads)} leave an output of {sizes}; make the pads smaller"
+            )
         return [tensor(self.shaped(batch, inner * group, sizes), element_of(self.input))]
 
     def backward(self, dy: SSAValue, b: Builder) -> Sequence[SSAValue | None]:

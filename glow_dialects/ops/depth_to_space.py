@@ -25,7 +25,7 @@ _ORDERS = {"DCR": (0, 3, 4, 1, 5, 2), "CRD": (0, 1, 4, 2, 5, 3)}
 def _check(op: str, value: SSAValue, block: int, mode: str) -> None:
     check_choice(op, "mode", mode, MODES)
     if block < 1:
-        raise VerifyException(f"{op}: a block of {block}")
+        raise VerifyException(f"{op}: a block of {block}; give at least 1")
     if len(shape_of(value)) != 4:
         raise VerifyException(f"{op}: expected images (NCHW), got {value.type}")
 
@@ -53,7 +53,10 @@ class DepthToSpaceOp(PureOp):
         _check(self.name, self.input, block, self.mode)
         count, channels, height, width = shape_of(self.input)
         if channels % block**2:
-            raise VerifyException(f"{self.name}: {channels} channels do not make blocks of {block}x{block}")
+            raise VerifyException(
+                f"{self.name}: {channels} channels do not make blocks of {block}x{block}"
+                "; they must be a multiple of the block's places"
+            )
         shape = (count, channels // block**2, height * block, width * block)
         return [tensor(shape, element_of(self.input))]
 
@@ -87,7 +90,9 @@ class SpaceToDepthOp(PureOp):
         _check(self.name, self.input, block, self.mode)
         count, channels, height, width = shape_of(self.input)
         if height % block or width % block:
-            raise VerifyException(f"{self.name}: {height}x{width} does not divide into {block}x{block}")
+            raise VerifyException(
+                f"{self.name}: {height}x{width} does not divide into {block}x{block}; both must be multiples"
+            )
         shape = (count, channels * block**2, height // block, width // block)
         return [tensor(shape, element_of(self.input))]
 

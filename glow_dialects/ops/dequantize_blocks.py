@@ -95,20 +95,29 @@ class DequantizeBlocksOp(PureOp):
     def infer(self) -> Sequence[Attribute]:
         bits, block, depth = self.bits, self.block, self.depth
         if bits not in WIDTHS or block < 1 or depth < 0:
-            raise VerifyException(f"{self.name}: {bits} bits in blocks of {block} over {depth} places")
+            raise VerifyException(
+                f"{self.name}: {bits} bits in blocks of {block} over {depth} places"
+                "; blocks must fill the places"
+            )
         if dtype_of(self.codes.type) != np.uint8:
             raise VerifyException(f"{self.name}: codes are {self.codes.type}, expected bytes")
         *lead, stored = shape_of(self.codes) or (0,)
         if not shape_of(self.codes) or stored != -(-depth * bits // 8):
-            raise VerifyException(f"{self.name}: {depth} codes of {bits} bits do not fill {self.codes.type}")
+            raise VerifyException(
+                f"{self.name}: {depth} codes of {bits} bits do not fill {self.codes.type}"
+                "; give as many bytes as they need"
+            )
         for value in (self.scales, *present(self.points)):
             if shape_of(value) != (*lead, -(-depth // block)):
                 raise VerifyException(
                     f"{self.name}: {value.type} beside {self.codes.type} in blocks of {block}"
+                    "; give one number a block"
                 )
         levels = self.levels
         if levels is not None and len(levels) != 1 << bits:
-            raise VerifyException(f"{self.name}: {len(levels)} levels for {bits} bits")
+            raise VerifyException(
+                f"{self.name}: {len(levels)} levels for {bits} bits; give one for each value of so many bits"
+            )
         return [tensor((*lead, depth), element_of(self.scales))]
 
     def decompose(self, b: Builder) -> Sequence[SSAValue]:

@@ -101,7 +101,7 @@ class BinaryOp(PureOp):
         lhs, rhs = self.lhs, self.rhs
         if element_of(lhs) != element_of(rhs):
             raise VerifyException(
-                f"{self.name}: element types {element_of(lhs)} and {element_of(rhs)} differ"
+                f"{self.name}: element types {element_of(lhs)} and {element_of(rhs)} differ; cast one of them"
             )
         return [tensor(broadcast_shapes(shape_of(lhs), shape_of(rhs)), element_of(lhs))]
 

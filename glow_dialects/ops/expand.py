@@ -29,7 +29,10 @@ class ExpandOp(PureOp):
         have, want = shape_of(self.input), shape_of(self.result)
         same = element_of(self.input) == element_of(self.result)
         if not same or broadcast_shapes(have, want) != want:
-            raise VerifyException(f"glow.expand: {self.input.type} does not broadcast to {self.result.type}")
+            raise VerifyException(
+                f"glow.expand: {self.input.type} does not broadcast to {self.result.type}"
+                "; sizes must be equal, or 1"
+            )
 
     def backward(self, dy: SSAValue, b: Builder) -> Sequence[SSAValue | None]:
         return [unbroadcast(dy, self.input, b)]

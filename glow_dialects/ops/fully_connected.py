@@ -45,7 +45,9 @@ class FullyConnectedOp(PureOp):
         columns = shape_of(self.weights)[1]
         for value in present(self.bias):
             if shape_of(value) != (columns,) or element_of(value) != element_of(self.input):
-                raise VerifyException(f"{self.name}: bias is {value.type} for {columns} columns")
+                raise VerifyException(
+                    f"{self.name}: bias is {value.type} for {columns} columns; give one number a column"
+                )
         return [tensor((shape_of(self.input)[0], columns), element_of(self.input))]
 
     def iteration(self) -> Iteration | None:

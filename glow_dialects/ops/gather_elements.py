@@ -26,7 +26,10 @@ def check_element_indices(op: str, data: SSAValue, indices: SSAValue, axis: int)
         i == axis or w <= h for i, (h, w) in enumerate(zip(have, want, strict=True))
     )
     if not fits:
-        raise VerifyException(f"{op}: indices {indices.type} do not fit {data.type} outside axis {axis}")
+        raise VerifyException(
+            f"{op}: indices {indices.type} do not fit {data.type} outside axis {axis}"
+            "; the sizes there must not be larger"
+        )
 
 
 @graph_op

@@ -39,11 +39,13 @@ class GatherNdOp(PureOp):
         if not indices or not 0 <= batch < len(indices) or data[:batch] != indices[:batch]:
             raise VerifyException(
                 f"glow.gather_nd: {self.data.type} and {self.indices.type} do not share {batch} batch axes"
+                "; the first axes must be equal"
             )
         depth = indices[-1]
         if depth > len(data) - batch:
             raise VerifyException(
                 f"glow.gather_nd: index tuples of {depth} into {len(data) - batch} axes of {self.data.type}"
+                "; give at most one index an axis"
             )
         return [tensor((*indices[:-1], *data[batch + depth :]), element_of(self.data))]
 

@@ -46,14 +46,18 @@ class _Grouped(PureOp):
         input = self.operands[0]
         check_float(self.name, input)
         if len(shape_of(input)) < 2:
-            raise VerifyException(f"{self.name}: {input.type} has no channels")
+            raise VerifyException(f"{self.name}: {input.type} has no channels; it needs an axis 1")
         channels = shape_of(input)[1]
         if self.group_count < 1 or channels % self.group_count:
-            raise VerifyException(f"{self.name}: {channels} channels in {self.group_count} groups")
+            raise VerifyException(
+                f"{self.name}: {channels} channels in {self.group_count} groups; they must divide"
+            )
         wanted = tensor((channels,), element_of(input))
         for value in self.operands[1:3]:
             if value.type != wanted:
-                raise VerifyException(f"{self.name}: {value.type} where the channels want {wanted}")
+                raise VerifyException(
+                    f"{self.name}: {value.type} where the channels want {wanted}; give one number a channel"
+                )
         return [input.type]
 
     def decompose(self, b: Builder) -> Sequence[SSAValue]:

@@ -46,12 +46,16 @@ class InsertOp(PureOp):
         check_length(self.name, "starts", self.starts, len(big))
         check_length(self.name, "steps", self.strides(), len(big))
         if len(small) != len(big) or element_of(self.big) != element_of(self.small):
-            raise VerifyException(f"glow.insert: {self.small.type} does not go into {self.big.type}")
+            raise VerifyException(
+                f"glow.insert: {self.small.type} does not go into {self.big.type}"
+                "; both need one rank and element type"
+            )
         outside = any(e > n for e, n in zip(self.ends(), big, strict=True))
         if outside or min((*self.starts, 0)) < 0 or min((*self.strides(), 1)) < 1:
             raise VerifyException(
                 f"glow.insert: {self.small.type} at {list(self.starts)} by "
                 f"{list(self.strides())} leaves {self.big.type}"
+                "; move it, or take a smaller one"
             )
         return [self.big.type]
 

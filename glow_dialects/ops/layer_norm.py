@@ -43,9 +43,14 @@ class _Trailing(PureOp):
         check_axis(self.name, self.axis, len(shape_of(input)))
         for value in (v for v in self.operands[1:] if v is not self.predicate):
             if element_of(value) != element_of(input):
-                raise VerifyException(f"{self.name}: {value.type} for an input {input.type}")
+                raise VerifyException(
+                    f"{self.name}: {value.type} for an input {input.type}; give one of its element type"
+                )
             if broadcast_shapes(shape_of(value), shape_of(input)) != shape_of(input):
-                raise VerifyException(f"{self.name}: {value.type} does not broadcast to {input.type}")
+                raise VerifyException(
+                    f"{self.name}: {value.type} does not broadcast to {input.type}"
+                    "; give the shape of the last axes"
+                )
         return [input.type]
 
     def affine(self, unit: Term) -> Term:

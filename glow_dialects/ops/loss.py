@@ -51,6 +51,7 @@ class _ElementLoss(PureOp):
         if self.input.type != self.target.type:
             raise VerifyException(
                 f"{self.name}: input {self.input.type} and target {self.target.type} differ"
+                "; both need one shape and type"
             )
         return [self.input.type if self.reduction == "none" else tensor((), element_of(self.input))]
 
@@ -85,16 +86,22 @@ class CrossEntropyOp(PureOp):
         check_choice(self.name, "reduction", self.reduction, REDUCTIONS)
         shape = shape_of(self.logits)
         if len(shape) < 2:
-            raise VerifyException(f"{self.name}: logits {self.logits.type} have no axis of classes")
+            raise VerifyException(
+                f"{self.name}: logits {self.logits.type} have no axis of classes; they need an axis 1"
+            )
         samples = (shape[0], *shape[2:])
         if shape_of(self.labels) != samples or dtype_of(typed(self.labels)).kind not in "iu":
             wanted = "x".join(map(str, samples))
             raise VerifyException(f"{self.name}: labels are {self.labels.type}, expected {wanted} integers")
         if not 0 <= self.label_smoothing < 1:
-            raise VerifyException(f"{self.name}: label_smoothing {self.label_smoothing}")
+            raise VerifyException(
+                f"{self.name}: label_smoothing {self.label_smoothing}; give a number from 0 to below 1"
+            )
         for value in present(self.weights):
             if value.type != tensor((shape[1],), element_of(self.logits)):
-                raise VerifyException(f"{self.name}: weights {value.type} for {shape[1]} classes")
+                raise VerifyException(
+                    f"{self.name}: weights {value.type} for {shape[1]} classes; give one number a class"
+                )
         return [tensor(samples if self.reduction == "none" else (), element_of(self.logits))]
 
     def decompose(self, b: Builder) -> Sequence[SSAValue]:
@@ -201,7 +208,10 @@ class RegressionOp(PureOp):
     def infer(self) -> Sequence[Attribute]:
         check_float(self.name, self.input)
         if self.input.type != self.expected.type:
-            raise VerifyException(f"{self.name}: {self.input.type} and {self.expected.type} differ")
+            raise VerifyException(
+                f"{self.name}: {self.input.type} and {self.expected.type} differ"
+                "; both need one shape and type"
+            )
         return [self.input.type]
 
     def decompose(self, b: Builder) -> Sequence[SSAValue]:

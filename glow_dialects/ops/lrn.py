@@ -37,7 +37,7 @@ class LrnOp(PureOp):
     def infer(self) -> Sequence[Attribute]:
         check_float(self.name, self.input)
         if len(shape_of(self.input)) < 2:
-            raise VerifyException(f"{self.name}: {self.input.type} has no channels")
+            raise VerifyException(f"{self.name}: {self.input.type} has no channels; it needs an axis 1")
         if self.size < 1:
             raise VerifyException(f"{self.name}: size is {self.size}, expected at least 1")
         return [self.input.type]

@@ -28,7 +28,9 @@ def check_product(op: GraphOp, lhs: SSAValue, rhs: SSAValue) -> None:
             "they must be as many"
         )
     if element_of(lhs) != element_of(rhs):
-        raise VerifyException(f"{op.name}: element types of {lhs.type} and {rhs.type} differ")
+        raise VerifyException(
+            f"{op.name}: element types of {lhs.type} and {rhs.type} differ; cast one of them"
+        )
 
 
 def swapped(x: SSAValue, b: Builder) -> SSAValue:

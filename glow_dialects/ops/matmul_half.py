@@ -35,7 +35,9 @@ class MatmulHalfOp(PureOp):
     def infer(self) -> Sequence[Attribute]:
         x, weights = shape_of(self.x), shape_of(self.weights)
         if len(x) != 2 or len(weights) != 2 or x[1] != weights[1]:
-            raise VerifyException(f"{self.name}: {self.x.type} by rows of {self.weights.type}")
+            raise VerifyException(
+                f"{self.name}: {self.x.type} by rows of {self.weights.type}; they must be as many"
+            )
         if dtype_of(self.x.type) != np.float32 or dtype_of(self.weights.type) not in HALVES:
             raise VerifyException(
                 f"{self.name}: {self.x.type} by {self.weights.type}, expected f32 by f16 or bf16"

@@ -64,7 +64,7 @@ class _MaxPool(PoolOp):
     def infer(self) -> Sequence[Attribute]:
         input = self.input
         if dtype_of(input.type).kind == "b":
-            raise VerifyException(f"{self.name}: booleans have no maximum, got {input.type}")
+            raise VerifyException(f"{self.name}: booleans have no maximum, got {input.type}; cast them to i8")
         return [self.pooled(input)]
 
     def gradient(self, grads: Sequence[SSAValue | None], b: Builder) -> Sequence[SSAValue | None]:
@@ -125,7 +125,9 @@ class MaxPoolBackwardOp(PoolOp):
     def infer(self) -> Sequence[Attribute]:
         wanted = self.pooled(self.input)
         if self.grad.type != wanted:
-            raise VerifyException(f"{self.name}: gradient {self.grad.type} of a result {wanted}")
+            raise VerifyException(
+                f"{self.name}: gradient {self.grad.type} of a result {wanted}; both must be equal"
+            )
         return [self.input.type]
 
     def backward(self, dy: SSAValue, b: Builder) -> Sequence[SSAValue | None]:

@@ -46,12 +46,17 @@ class NonMaxSuppressionOp(PureOp):
         if len(boxes) != 3 or len(scores) != 3 or boxes[2] != 4:
             raise VerifyException(f"{self.name}: boxes must be [batch, box, 4], scores [batch, class, box]")
         if (boxes[0], boxes[1]) != (scores[0], scores[2]):
-            raise VerifyException(f"{self.name}: boxes {boxes} and scores {scores} do not belong together")
+            raise VerifyException(
+                f"{self.name}: boxes {boxes} and scores {scores} do not belong together"
+                "; both need one batch and number of boxes"
+            )
         if element_of(self.boxes) != element_of(self.scores):
-            raise VerifyException(f"{self.name}: boxes and scores have different element types")
+            raise VerifyException(
+                f"{self.name}: boxes and scores have different element types; cast one of them"
+            )
         for name in ("available", "most", "overlap", "threshold"):
             if any(shape_of(value) != () for value in self.operand_group(name)):
-                raise VerifyException(f"{self.name}: {name} is not one number")
+                raise VerifyException(f"{self.name}: {name} is not one number; give a tensor of one element")
         kept = max(0, min(self.limit, boxes[1]))
         return [tensor((scores[0] * scores[1] * kept, 3), i64), tensor((), i64)]
 

@@ -39,9 +39,12 @@ class OneHotOp(PureOp):
         check_axis(self.name, axis, len(shape) + 1)
         check_indices(self.name, self.indices)
         if shape_of(self.values) != (2,):
-            raise VerifyException(f"glow.one_hot: values are {self.values.type}, not an off and an on value")
+            raise VerifyException(
+                f"glow.one_hot: values are {self.values.type}, not an off and an on value"
+                "; give a vector of two"
+            )
         if self.depth < 0:
-            raise VerifyException(f"glow.one_hot: depth {self.depth} is negative")
+            raise VerifyException(f"glow.one_hot: depth {self.depth} is negative; give 0 or more")
         return [tensor((*shape[:axis], self.depth, *shape[axis:]), element_of(self.values))]
 
     def _mask(self, b: Builder) -> SSAValue:

@@ -44,10 +44,16 @@ class PadOp(PureOp):
         check_choice(self.name, "mode", self.mode, MODES)
         check_length(self.name, "half of pads", pads[: len(pads) // 2 + len(pads) % 2], len(shape))
         if len(pads) % 2 or min((*pads, 0)) < 0:
-            raise VerifyException(f"glow.pad: pads are {list(pads)}, not pairs of sizes")
+            raise VerifyException(
+                f"glow.pad: pads are {list(pads)}, not pairs of sizes"
+                "; give a begin for each axis, then an end"
+            )
         for size, begin, end in zip(shape, self.begins(), self.ends(), strict=True):
             if not size and (begin or end) and self.mode != "constant":
-                raise VerifyException(f"glow.pad: nothing to {self.mode} in {self.input.type}")
+                raise VerifyException(
+                    f"glow.pad: nothing to {self.mode} in {self.input.type}"
+                    "; it needs at least one element on each axis"
+                )
         sizes = zip(shape, self.begins(), self.ends(), strict=True)
         return [tensor([n + a + z for n, a, z in sizes], element_of(self.input))]
 

@@ -80,12 +80,17 @@ def _check(op: GraphOp, value: SSAValue) -> None:
     kind = quantized_type(value)
     axis, shape = kind.axis.data, shape_of(value)
     if axis >= len(shape) or (axis >= 0 and len(kind.scales) != shape[axis]):
-        raise VerifyException(f"{op.name}: {len(kind.scales)} scales for axis {axis} of {value.type}")
+        raise VerifyException(
+            f"{op.name}: {len(kind.scales)} scales for axis {axis} of {value.type}"
+            "; give one an index of the axis"
+        )
 
 
 def _same_shape(op: GraphOp, input: SSAValue, result: SSAValue) -> None:
     if shape_of(input) != shape_of(result):
-        raise VerifyException(f"{op.name}: {input.type} and {result.type} differ in shape")
+        raise VerifyException(
+            f"{op.name}: {input.type} and {result.type} differ in shape; they keep the shape"
+        )
 
 
 @graph_op

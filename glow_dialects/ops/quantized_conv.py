@@ -52,6 +52,7 @@ class QuantizedConvOp(RequantizingOp, ConvolutionOp):
         if self.sizes(self.input)[1] != inner * self.group or out % self.group:
             raise VerifyException(
                 f"{self.name}: {self.input.type} and {self.filter.type} in {self.group} groups"
+                "; channels and groups must agree"
             )
         for value in present(self.bias):
             if value.type != tensor((out,), i32):

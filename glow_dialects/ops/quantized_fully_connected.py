@@ -48,12 +48,17 @@ class IntegerProductOp(RequantizingOp):
         weights = quantized_type(self.weights)
         rows, columns = shape_of(self.input), shape_of(self.weights)
         if len(rows) != 2 or len(columns) != 2 or rows[1] != columns[0]:
-            raise VerifyException(f"{self.name}: {self.input.type} does not meet {self.weights.type}")
+            raise VerifyException(
+                f"{self.name}: {self.input.type} does not meet {self.weights.type}"
+                "; rows of the weights are columns of the input"
+            )
         if np.any(weights.zero_point_array) or weights.axis.data not in (-1, 1):
             raise VerifyException(f"{self.name}: the weights need zero point 0 and scales of axis 1")
         for value in present(self.bias):
             if value.type != tensor(columns[1:], i32):
-                raise VerifyException(f"{self.name}: bias is {value.type} for {columns[1]} columns")
+                raise VerifyException(
+                    f"{self.name}: bias is {value.type} for {columns[1]} columns; give one number a column"
+                )
         self.check_result((rows[0], columns[1]), real=True)
 
     def iteration(self) -> Iteration | None:

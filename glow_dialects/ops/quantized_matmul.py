@@ -48,7 +48,10 @@ class QuantizedMatmulOp(RequantizingOp):
         per_tensor(self, self.rhs)
         lhs, rhs = shape_of(self.lhs), shape_of(self.rhs)
         if min(len(lhs), len(rhs)) < 2 or lhs[-1] != rhs[-2]:
-            raise VerifyException(f"{self.name}: {self.lhs.type} does not meet {self.rhs.type}")
+            raise VerifyException(
+                f"{self.name}: {self.lhs.type} does not meet {self.rhs.type}"
+                "; columns of the first are rows of the second"
+            )
         batch = broadcast_shapes(lhs[:-2], rhs[:-2])
         self.check_result((*batch, lhs[-2], rhs[-1]), real=True)
 

@@ -378,6 +378,7 @@ class RecurrentOp(PureOp):
         if len(names) != directions * len(self.FUNCTIONS):
             raise VerifyException(
                 f"{self.name}: {len(names)} activations for {directions} directions of {len(self.FUNCTIONS)}"
+                "; give as many"
             )
         for value in (x, w, r):
             if len(shape_of(value)) != 3:
@@ -399,7 +400,9 @@ class RecurrentOp(PureOp):
                 self._expect(name, value, shape or ())
         for value in present(self.lengths):
             if shape_of(value) != (samples,) or dtype_of(value.type).kind not in "iu":
-                raise VerifyException(f"{self.name}: lengths are {value.type} for {samples} samples")
+                raise VerifyException(
+                    f"{self.name}: lengths are {value.type} for {samples} samples; give one i32 a sample"
+                )
         every = (samples, steps, directions, hidden) if first else (steps, directions, samples, hidden)
         kind = element_of(x)
         return [tensor(every, kind), *(tensor(state, kind) for _ in range(self.STATES))]

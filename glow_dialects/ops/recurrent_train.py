@@ -73,9 +73,11 @@ class _Recurrent(PureOp):
         check_choice(self.name, "activation", self.activation, ACTIVATIONS)
         check_clip(self.name, self.clip)
         if self.sizes()[0] < 1:
-            raise VerifyException(f"{self.name}: {self.operands[0].type} has no steps")
+            raise VerifyException(f"{self.name}: {self.operands[0].type} has no steps; it needs at least one")
         if kind != "rnn" and self.activation != "tanh":
-            raise VerifyException(f"{self.name}: only an rnn has another activation than tanh")
+            raise VerifyException(
+                f"{self.name}: only an rnn has another activation than tanh; leave the activation out"
+            )
         element = element_of(self.operands[0])
         check_float(self.name, self.operands[0])
         for name, shape in wanted.items():
@@ -88,9 +90,11 @@ class _Recurrent(PureOp):
             if value.type != tensor((self.sizes()[1],), i32):
                 raise VerifyException(f"{self.name}: lengths are {value.type}, expected i32 of each sample")
         if kind != "lstm" and (self.peepholes is not None or self.input_forget):
-            raise VerifyException(f"{self.name}: an lstm alone has peepholes and joined gates")
+            raise VerifyException(
+                f"{self.name}: an lstm alone has peepholes and joined gates; leave them out"
+            )
         if (self.initial_cell is not None) != (kind == "lstm"):
-            raise VerifyException(f"{self.name}: an lstm alone has an initial cell")
+            raise VerifyException(f"{self.name}: an lstm alone has an initial cell; leave it out")
 
     def order(self) -> Sequence[int]:
         """The steps in the order of the network."""
@@ -158,7 +162,9 @@ class RecurrentTrainOp(_Recurrent):
             }
         )
         if self.bias is not None and (kind != "gru" or not self.linear_before_reset):
-            raise VerifyException(f"{self.name}: a gru alone, its reset last, has a bias of its own")
+            raise VerifyException(
+                f"{self.name}: a gru alone, its reset last, has a bias of its own; leave it out"
+            )
         element = element_of(self.projected)
         every = tensor((steps, samples, hidden), element)
         return [every, tensor((steps, samples, SAVED[kind] * hidden), element), *[every] * (kind == "lstm")]

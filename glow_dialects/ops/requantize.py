@@ -96,4 +96,5 @@ class RequantizingOp(PureOp):
         if shape_of(result) != shape:
             raise VerifyException(
                 f"{self.name}: the result is {result.type}, the operands give {'x'.join(map(str, shape))}"
+                "; write that"
             )

@@ -85,9 +85,13 @@ class ResizeBaseOp(PureOp):
         if any(size < 0 for size in sizes) or min((*self.scales, 1.0)) <= 0:
             raise VerifyException(
                 f"{self.name}: sizes {list(sizes)} or scales {list(self.scales)} are not positive"
+                "; give numbers above 0"
             )
         if any(n == 0 and m != 0 for n, m in zip(shape, sizes, strict=True)):
-            raise VerifyException(f"{self.name}: nothing to interpolate in {'x'.join(map(str, shape))}")
+            raise VerifyException(
+                f"{self.name}: nothing to interpolate in {'x'.join(map(str, shape))}"
+                "; it needs at least one element on each axis"
+            )
 
 
 @graph_op
@@ -157,7 +161,10 @@ class ResizeGradOp(ResizeBaseOp):
         self.check_resize(shape_of(self.result))
         same = element_of(self.grad) == element_of(self.result) and is_float(element_of(self.grad))
         if shape_of(self.grad) != self.sizes or not same:
-            raise VerifyException(f"{self.name}: {self.grad.type} is no cotangent of {self.result.type}")
+            raise VerifyException(
+                f"{self.name}: {self.grad.type} is no cotangent of {self.result.type}"
+                "; give one of that shape and type"
+            )
 
     def decompose(self, b: Builder) -> Sequence[SSAValue]:
         value, shape = self.grad, shape_of(self.result)

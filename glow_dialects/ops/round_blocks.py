@@ -43,7 +43,9 @@ class RoundBlocksOp(PureOp):
         if dtype_of(self.input.type) != np.float32:
             raise VerifyException(f"{self.name}: {self.input.type}, expected elements of f32")
         if self.block < 1 or not shape or shape[-1] % self.block:
-            raise VerifyException(f"{self.name}: {self.input.type} in blocks of {self.block}")
+            raise VerifyException(
+                f"{self.name}: {self.input.type} in blocks of {self.block}; the last axis must be a multiple"
+            )
         return [self.input.type]
 
     def decompose(self, b: Builder) -> Sequence[SSAValue]:

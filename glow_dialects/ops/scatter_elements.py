@@ -47,6 +47,7 @@ class ScatterElementsOp(PureOp):
             raise VerifyException(
                 f"glow.scatter_elements: updates {self.updates.type} do not go with indices "
                 f"{self.indices.type} and data {self.data.type}"
+                "; updates have the shape of the indices, and the data's element type"
             )
         return [self.data.type]
 

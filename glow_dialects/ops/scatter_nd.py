@@ -46,7 +46,10 @@ class ScatterNdOp(PureOp):
         check_indices(self.name, self.indices)
         data, indices = shape_of(self.data), shape_of(self.indices)
         if not indices or indices[-1] > len(data):
-            raise VerifyException(f"glow.scatter_nd: {self.indices.type} does not index {self.data.type}")
+            raise VerifyException(
+                f"glow.scatter_nd: {self.indices.type} does not index {self.data.type}"
+                "; give at most one index an axis"
+            )
         want = tensor((*indices[:-1], *data[indices[-1] :]), element_of(self.data))
         if self.updates.type != want:
             raise VerifyException(f"glow.scatter_nd: updates are {self.updates.type}, indices need {want}")

@@ -32,7 +32,9 @@ class SelectOp(PureOp):
         if dtype_of(self.condition.type).kind != "b":
             raise VerifyException(f"glow.select: condition must be i1, got {self.condition.type}")
         if element_of(self.lhs) != element_of(self.rhs):
-            raise VerifyException(f"glow.select: {self.lhs.type} and {self.rhs.type} differ in element type")
+            raise VerifyException(
+                f"glow.select: {self.lhs.type} and {self.rhs.type} differ in element type; cast one of them"
+            )
         shape = broadcast_shapes(shape_of(self.condition), shape_of(self.lhs), shape_of(self.rhs))
         return [tensor(shape, element_of(self.lhs))]
 

@@ -45,13 +45,14 @@ class SliceOp(PureOp):
             check_length(self.name, what, getattr(self, what), len(shape))
         for axis, (size, start, end, step) in enumerate(zip(shape, *self.bounds(), strict=True)):
             if step == 0:
-                raise VerifyException(f"glow.slice: the step of axis {axis} is 0")
+                raise VerifyException(f"glow.slice: the step of axis {axis} is 0; give another step")
             empty = (end <= start) if step > 0 else (end >= start)
             least = 0 if step > 0 else -1
             bounded = least <= start <= size and least <= end <= size
             if not bounded or not (empty or 0 <= start < size):
                 raise VerifyException(
                     f"glow.slice: {start} .. {end} by {step} leaves axis {axis} of {size} elements"
+                    "; keep within the axis"
                 )
         return [tensor(self.sizes(), element_of(self.input))]
 

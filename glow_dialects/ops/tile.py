@@ -32,7 +32,7 @@ class TileOp(PureOp):
         shape, repeats = shape_of(self.input), self.repeats
         check_length(self.name, "repeats", repeats, len(shape))
         if min((*repeats, 0)) < 0:
-            raise VerifyException(f"glow.tile: repeats {list(repeats)} are negative")
+            raise VerifyException(f"glow.tile: repeats {list(repeats)} are negative; give 0 or more")
         return [tensor([n * r for n, r in zip(shape, repeats, strict=True)], element_of(self.input))]
 
     def _split(self) -> list[int]:

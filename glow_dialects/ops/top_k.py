@@ -40,7 +40,9 @@ class TopKOp(PureOp):
         shape, axis, k = list(shape_of(self.input)), self.axis, self.k
         check_axis(self.name, axis, len(shape))
         if not 0 <= k <= shape[axis]:
-            raise VerifyException(f"glow.top_k: k is {k}, axis {axis} has {shape[axis]} elements")
+            raise VerifyException(
+                f"glow.top_k: k is {k}, axis {axis} has {shape[axis]} elements; take at most as many"
+            )
         shape[axis] = k
         return [tensor(shape, element_of(self.input)), tensor(shape, i64)]
 

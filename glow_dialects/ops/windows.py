@@ -54,7 +54,10 @@ class WindowOp(PureOp):
         """(batch, channels, spatial sizes) of a tensor in this operator's layout."""
         batch, *rest = shape_of(value) or (0,)
         if len(rest) < 2:
-            raise VerifyException(f"{self.name}: a tensor of rank {len(shape_of(value))} has no spatial axes")
+            raise VerifyException(
+                f"{self.name}: a tensor of rank {len(shape_of(value))} has no spatial axes"
+                "; it needs a batch, channels and one more"
+            )
         if self.layout == "NHWC":
             return batch, rest[-1], tuple(rest[:-1])
         return batch, rest[0], tuple(rest[1:])
@@ -87,7 +90,10 @@ class WindowOp(PureOp):
         """Raise unless the window properties fit a tensor of `rank` and are positive."""
         check_choice(self.name, "layout", self.layout, LAYOUTS)
         if rank < 3:
-            raise VerifyException(f"{self.name}: a tensor of rank {rank} has no spatial axes")
+            raise VerifyException(
+                f"{self.name}: a tensor of rank {rank} has no spatial axes"
+                "; it needs a batch, channels and one more"
+            )
         strides, pads, dilations = self.strides, self.pads, self.dilations
         count = rank - 2
         for what, values, wanted in (
@@ -105,7 +111,9 @@ class WindowOp(PureOp):
             if min(values) < 1:
                 raise VerifyException(f"{self.name}: {what} {list(values)} must be positive")
         if min(pads) < 0:
-            raise VerifyException(f"{self.name}: pads {list(pads)} must not be negative")
+            raise VerifyException(
+                f"{self.name}: pads {list(pads)} must not be negative; use glow.slice to leave out the rim"
+            )
 
     def window_result(self, input: SSAValue, kernel: Sequence[int], channels: int) -> Attribute:
         """The type of the result of sliding a checked window over `input`."""
@@ -116,6 +124,7 @@ class WindowOp(PureOp):
                 f"{self.name}: a kernel of {list(kernel)} with dilations "
                 f"{list(self.dilations)} does not fit {list(spatial)} "
                 f"padded by {list(self.pads)}"
+                "; make the kernel smaller, or the pads larger"
             )
         return tensor(self.shaped(batch, channels, sizes), element_of(input))
 
@@ -181,11 +190,13 @@ class ConvolutionOp(WindowOp):
         if len(shape_of(self.filter)) != rank:
             raise VerifyException(
                 f"{self.name}: filter {self.filter.type} and input {self.input.type} differ in rank"
+                "; both need one"
             )
         self.check_window(rank, self.kernel)
         if element_of(self.filter) != element_of(self.input):
             raise VerifyException(
                 f"{self.name}: element types of input {self.input.type} and filter {self.filter.type} differ"
+                "; cast one of them"
             )
 
 

@@ -35,7 +35,9 @@ Maker = Callable[..., SSAValue]
 def axis_of(axis: int, rank: int) -> int:
     """An axis counted from 0; VerifyException where there is none."""
     if not -rank <= axis < rank:
-        raise VerifyException(f"axis {axis} of an array of {rank} ax{'is' if rank == 1 else 'es'}")
+        raise VerifyException(
+            f"axis {axis} of an array of {rank} ax{'is' if rank == 1 else 'es'}; axes count from 0"
+        )
     return axis % rank
 
 
@@ -189,13 +191,13 @@ def _argsort(u: Unit, a: SSAValue, axis: int | None) -> SSAValue:
 
 def _quantile(u: Unit, a: SSAValue, q: float, axis: Axes, keepdims: bool) -> SSAValue:
     if not 0 <= q <= 1:
-        raise VerifyException(f"the quantile {q} is not between 0 and 1")
+        raise VerifyException(f"the quantile {q} must be between 0 and 1")
     x, rank = real(u, a), len(shape_of(a))
     axes = axes_of(axis, rank)
     rest = [i for i in range(rank) if i not in axes]
     count = math.prod(shape_of(x)[i] for i in axes)
     if not count:
-        raise VerifyException("a quantile of no elements")
+        raise VerifyException("a quantile of no elements; give at least one")
     flat = u.reshape(permuted(u, x, [*rest, *axes]), (*[shape_of(x)[i] for i in rest], count))
     ranked = _sort(u, flat, -1)
     place = q * (count - 1)
@@ -228,7 +230,9 @@ def _squeeze(u: Unit, a: SSAValue, axis: Axes) -> SSAValue:
     shape = shape_of(a)
     gone = [i for i, n in enumerate(shape) if n == 1] if axis is None else axes_of(axis, len(shape))
     if any(shape[i] != 1 for i in gone):
-        raise VerifyException(f"squeeze of an axis of {next(shape[i] for i in gone if shape[i] != 1)}")
+        raise VerifyException(
+            f"squeeze of an axis of {next(shape[i] for i in gone if shape[i] != 1)}; only axes of 1 go"
+        )
     return u.reshape(a, [n for i, n in enumerate(shape) if i not in gone])
 
 
@@ -258,7 +262,7 @@ def _moveaxis(u: Unit, a: SSAValue, source: Axes, destination: Axes) -> SSAValue
     lists = [[x] if isinstance(x, int) else list(x or ()) for x in (source, destination)]
     old, new = ([axis_of(i, rank) for i in axes] for axes in lists)
     if len(old) != len(new):
-        raise VerifyException(f"moveaxis of {len(old)} axes to {len(new)} places")
+        raise VerifyException(f"moveaxis of {len(old)} axes to {len(new)} places; give a place for each axis")
     order = [i for i in range(rank) if i not in old]
     for place, axis in sorted(zip(new, old, strict=True)):
         order.insert(place, axis)
@@ -276,7 +280,7 @@ def roll(u: Unit, a: SSAValue, shift: Axes, axis: Axes) -> SSAValue:
     axes = [axis] if isinstance(axis, int) else list(axis)
     shifts = [shift] * len(axes) if isinstance(shift, int) else list(shift or ())
     if len(shifts) != len(axes):
-        raise VerifyException(f"{len(shifts)} shifts for {len(axes)} axes")
+        raise VerifyException(f"{len(shifts)} shifts for {len(axes)} axes; give one an axis")
     for by, raw in zip(shifts, axes, strict=True):
         at = axis_of(raw, len(shape_of(a)))
         size = shape_of(a)[at]
@@ -311,7 +315,7 @@ def _pad(u: Unit, a: SSAValue, pad_width: Any, mode: str, constant_values: float
     else:
         pairs = [(w[0], w[-1]) for w in width] * (rank if len(width) == 1 else 1)
     if len(pairs) != rank:
-        raise VerifyException(f"pad of {len(pairs)} axes, the array has {rank}")
+        raise VerifyException(f"pad of {len(pairs)} axes, the array has {rank}; give a pair an axis")
     if mode not in ("constant", "edge", "reflect", "wrap"):
         raise VerifyException(f"there is no mode '{mode}' of pad; use constant, edge, reflect or wrap")
     pads = (*(b for b, _ in pairs), *(e for _, e in pairs))
@@ -322,7 +326,10 @@ def _split_part(u: Unit, a: SSAValue, sections: int, index: int, axis: int) -> S
     at = axis_of(axis, len(shape_of(a)))
     size = shape_of(a)[at]
     if size % sections:
-        raise VerifyException(f"an axis of {size} is not divided into {sections} equal parts")
+        raise VerifyException(
+            f"an axis of {size} is not divided into {sections} equal parts"
+            "; give a divisor, or the places to cut at"
+        )
     step = size // sections
     return window(u, a, at, index * step, (index + 1) * step)
 
@@ -348,7 +355,7 @@ def _trapezoid(u: Unit, y: SSAValue, dx: float, axis: int) -> SSAValue:
 def _arange(u: Unit, start: float, stop: float | None, step: float, dtype: str | None) -> SSAValue:
     first, last = (0, start) if stop is None else (start, stop)
     if step == 0:
-        raise VerifyException("arange by steps of 0")
+        raise VerifyException("arange by steps of 0; give another step")
     numbers: Array = np.arange(first, last, step)
     return u.b.constant(numbers if dtype is None else numbers.astype(dtype))
 

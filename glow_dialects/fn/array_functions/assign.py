@@ -48,7 +48,10 @@ def _scattered(
 def _masked(u: Unit, x: SSAValue, v: SSAValue, mask: SSAValue) -> SSAValue:
     shape, rank = shape_of(mask), len(shape_of(x))
     if shape != shape_of(x)[: len(shape)]:
-        raise VerifyException(f"a mask of shape {tuple(shape)} for an array of shape {tuple(shape_of(x))}")
+        raise VerifyException(
+            f"a mask of shape {tuple(shape)} for an array of shape {tuple(shape_of(x))}"
+            "; the mask has the shape of the first axes"
+        )
     if len(shape_of(v)) > rank - len(shape) and math.prod(shape_of(v)) != 1:
         raise VerifyException("assignment of an array to what a mask picks; use np.where(mask, values, x)")
     value = u.reshape(v, ()) if math.prod(shape_of(v)) == 1 else v

@@ -44,7 +44,7 @@ def _trilu(upper: bool) -> Maker:
 def _diagonal(u: Unit, a: SSAValue, offset: int, axis1: int, axis2: int) -> SSAValue:
     rank = len(shape_of(a))
     if rank < 2:
-        raise VerifyException("a diagonal of an array of one axis")
+        raise VerifyException("a diagonal of an array of one axis; give a matrix")
     i, j = axis_of(axis1, rank), axis_of(axis2, rank)
     rest = [x for x in range(rank) if x not in (i, j)]
     rows, columns = shape_of(a)[i], shape_of(a)[j]
@@ -108,7 +108,10 @@ def _tensordot(u: Unit, a: SSAValue, b: SSAValue, axes: Any) -> SSAValue:
         gone, met = ([x] if isinstance(x, int) else list(x) for x in axes)
         gone, met = [axis_of(i, len(one)) for i in gone], [axis_of(i, len(two)) for i in met]
     if [one[i] for i in gone] != [two[i] for i in met]:
-        raise VerifyException(f"tensordot over {[one[i] for i in gone]} and {[two[i] for i in met]} elements")
+        raise VerifyException(
+            f"tensordot over {[one[i] for i in gone]} and {[two[i] for i in met]} elements"
+            "; they must be as many"
+        )
     rows = [i for i in range(len(one)) if i not in gone]
     columns = [i for i in range(len(two)) if i not in met]
     inner = math.prod(one[i] for i in gone)
@@ -188,7 +191,9 @@ def _einsum(u: Unit, *arrays: SSAValue, subscripts: str) -> SSAValue:
     sources, arrow, result = subscripts.replace(" ", "").partition("->")
     terms = sources.split(",")
     if len(terms) != len(arrays):
-        raise VerifyException(f"einsum of {len(arrays)} arrays with {len(terms)} terms")
+        raise VerifyException(
+            f"einsum of {len(arrays)} arrays with {len(terms)} terms; write one term an array"
+        )
     spare = "".join(chr(c) for c in range(0x3B1, 0x3C9))  # letters that no text of einsum has
     most = max(
         (len(shape_of(a)) - len(t) + 3 for a, t in zip(arrays, terms, strict=True) if "..." in t), default=0
@@ -198,7 +203,9 @@ def _einsum(u: Unit, *arrays: SSAValue, subscripts: str) -> SSAValue:
         more = len(shape_of(array)) - len(term.replace("...", ""))
         term = term.replace("...", spare[most - more : most]) if "..." in term else term
         if len(term) != len(shape_of(array)):
-            raise VerifyException(f"einsum '{subscripts}': '{term}' for {len(shape_of(array))} axes")
+            raise VerifyException(
+                f"einsum '{subscripts}': '{term}' for {len(shape_of(array))} axes; write one letter an axis"
+            )
         named.append(_diagonals(u, array, term))
     letters = "".join(t for _, t in named)
     if arrow:
@@ -207,7 +214,10 @@ def _einsum(u: Unit, *arrays: SSAValue, subscripts: str) -> SSAValue:
         once = {x for x in sources if x.isalpha() and sources.count(x) == 1}
         result = spare[:most] + "".join(sorted(once))
     if not set(result) <= set(letters) or len(set(result)) < len(result):
-        raise VerifyException(f"einsum '{subscripts}': each axis of the result once, and of an array")
+        raise VerifyException(
+            f"einsum '{subscripts}': each axis of the result once, and of an array"
+            "; correct the letters behind ->"
+        )
     product, term = named[0]
     for index, (array, other) in enumerate(named[1:], 2):
         kept = set(result).union(*(t for _, t in named[index:]))
@@ -224,7 +234,9 @@ def _diagonals(u: Unit, array: SSAValue, term: str) -> tuple[SSAValue, str]:
             j = term.index(letter, i + 1)
             rows, columns = shape_of(array)[i], shape_of(array)[j]
             if rows != columns:
-                raise VerifyException(f"einsum: axis '{letter}' has {rows} and {columns} elements")
+                raise VerifyException(
+                    f"einsum: axis '{letter}' has {rows} and {columns} elements; they must be as many"
+                )
             array = _diagonal(u, array, 0, i, j)
             term = term[:i] + term[i + 1 : j] + term[j + 1 :] + letter
     return array, term
@@ -248,7 +260,9 @@ def _multiplied(
     for value, term in ((left, first), (right, second)):
         for x, n in zip(term, shape_of(value), strict=True):
             if sizes.setdefault(x, n) != n and 1 not in (n, sizes[x]):
-                raise VerifyException(f"einsum: axis '{x}' has {sizes[x]} and {n} elements")
+                raise VerifyException(
+                    f"einsum: axis '{x}' has {sizes[x]} and {n} elements; they must be as many"
+                )
             sizes[x] = max(sizes[x], n)
     left, right = (u.expand(v, [sizes[x] for x in t]) for v, t in ((left, first), (right, second)))
     shared = [x for x in first if x in second]

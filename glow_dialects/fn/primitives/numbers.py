@@ -39,7 +39,9 @@ class NumberFunction(Primitive):
     def __init__(self, function: str) -> None:
         named: Any = getattr(math, function, None) or getattr(builtins, function, None)
         if named not in CARDS:
-            raise VerifyException(f"there is no function of numbers {function}")
+            raise VerifyException(
+                f"there is no function of numbers {function}; use one of math, float, int, bool or round"
+            )
         self.of, self.card = named, CARDS[named]()
 
     @property

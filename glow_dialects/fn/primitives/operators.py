@@ -189,7 +189,7 @@ class Operator(ByOperators):
 
     def __init__(self, operator: str) -> None:
         if card_of(operator) is None:
-            raise VerifyException(f"there is no operator {operator}")
+            raise VerifyException(f"there is no operator {operator}; see the reference of operators")
         self.operator = operator
 
     @property
@@ -235,6 +235,7 @@ def _product(u: Unit, left: SSAValue, right: SSAValue) -> SSAValue:
         text = " and ".join("x".join(map(str, s)) for s in (a, b))
         raise VerifyException(
             f"matrix product of {text}: {a[-1]} columns and {b[0] if len(b) == 1 else b[-2]} rows"
+            "; they must be as many"
         )
     kind = "matmul" if len(shape_of(wide_left)) == len(shape_of(wide_right)) == 2 else "batch_matmul"
     product = u.op(kind, wide_left, wide_right)
@@ -263,7 +264,9 @@ class ArrayFunction(ByOperators):
 
     def __init__(self, function: str) -> None:
         if signature(function) is None:
-            raise VerifyException(f"there is no function of arrays {function}")
+            raise VerifyException(
+                f"there is no function of arrays {function}; see the reference of functions"
+            )
         self.of = function
 
     @property

@@ -63,7 +63,10 @@ class Reshape(Primitive):
             shape[shape.index(-1)] = size // max(rest, 1)
         if int(np.prod(shape)) != size:
             text = "x".join(map(str, shape_of(x[0])))
-            raise VerifyException(f"reshape of {text} ({size} elements) to {tuple(options['shape'])}")
+            raise VerifyException(
+                f"reshape of {text} ({size} elements) to {tuple(options['shape'])}"
+                "; both need as many elements"
+            )
         return u.reshape(x[0], shape)
 
     def python(self, op: FnOp) -> Function:

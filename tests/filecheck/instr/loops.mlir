@@ -223,8 +223,8 @@ glow_instr.func @reach attributes {memories = {near = {size = 4096 : i64}}} decl
 // -----
 
 // Strides are as many as dimensions.
-// expected-error@unknown {{memref<8x2xf32, strided<[8]>>: a layout is strided}}
-// CHECK: memref<8x2xf32, strided<[8]>>: a layout is strided
+// expected-error@unknown {{memref<8x2xf32, strided<[8]>>: a layout must be strided}}
+// CHECK: memref<8x2xf32, strided<[8]>>: a layout must be strided
 glow.placeholder @x state : tensor<8x8xf32>
 glow.placeholder @y output : tensor<8x8xf32>
 glow_instr.func @strides attributes {memories = {near = {size = 4096 : i64}}} declare {
@@ -237,8 +237,8 @@ glow_instr.func @strides attributes {memories = {near = {size = 4096 : i64}}} de
 // -----
 
 // Strides are numbers.
-// expected-error@unknown {{strides are known numbers, none negative}}
-// CHECK: strides are known numbers, none negative
+// expected-error@unknown {{strides must be known numbers, none negative}}
+// CHECK: strides must be known numbers, none negative
 glow.placeholder @x state : tensor<8x8xf32>
 glow.placeholder @y output : tensor<8x8xf32>
 glow_instr.func @unknown_stride attributes {memories = {near = {size = 4096 : i64}}} declare {

@@ -10,8 +10,8 @@ glow_instr.func @unknown attributes {memories = {scratch = {size = 64 : i64}}} d
 
 // -----
 
-// expected-error@unknown {{memref<4xf32, 3 : i32>: a memory space is a name}}
-// CHECK: a memory space is a name
+// expected-error@unknown {{memref<4xf32, 3 : i32>: a memory space must be a name}}
+// CHECK: a memory space must be a name
 glow_instr.func @number declare {
 } program {
   %a = glow_instr.alloc : memref<4xf32, 3 : i32>
@@ -51,16 +51,16 @@ glow_instr.func @view attributes {memories = {scratch = {size = 64 : i64}}} decl
 
 // -----
 
-// expected-error@unknown {{memory 'scratch' is written {size = ... : i64}}
-// CHECK: memory 'scratch' is written
+// expected-error@unknown {{memory 'scratch' must be written {size = ... : i64}}
+// CHECK: memory 'scratch' must be written
 glow_instr.func @form attributes {memories = {scratch = {bytes = 64 : i64}}} declare {
 } program {
 }
 
 // -----
 
-// expected-error@unknown {{a memory has a positive size}}
-// CHECK: a memory has a positive size
+// expected-error@unknown {{a memory must have a positive size}}
+// CHECK: a memory must have a positive size
 glow_instr.func @size attributes {memories = {scratch = {size = 0 : i64}}} declare {
 } program {
 }

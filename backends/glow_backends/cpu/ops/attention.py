@@ -46,19 +46,30 @@ class AttentionOp(PureOp):
                 raise VerifyException(f"{self.name}: {name} must have four axes")
         for name in ("q_order", "k_order", "v_order", "order"):
             if sorted(getattr(self, name)) != [0, 1, 2, 3]:
-                raise VerifyException(f"{self.name}: {name} {list(getattr(self, name))} is no permutation")
+                raise VerifyException(
+                    f"{self.name}: {name} {list(getattr(self, name))} is no permutation"
+                    "; name each of the four axes once"
+                )
         q, k, v = (
             ordered(shape_of(self.operand_group(n)[0]), getattr(self, f"{n}_order")) for n in ("q", "k", "v")
         )
         if q[:2] != k[:2] or k[:3] != v[:3] or q[3] != k[3]:
-            raise VerifyException(f"{self.name}: heads q {q}, k {k} and v {v} do not fit")
+            raise VerifyException(
+                f"{self.name}: heads q {q}, k {k} and v {v} do not fit"
+                "; batches, heads and features must agree"
+            )
         keys = self.places[0] if self.places else k[2]
         if len(self.places) > 1 or not 0 <= keys <= k[2]:
-            raise VerifyException(f"{self.name}: places {list(self.places)} of {k[2]} keys")
+            raise VerifyException(
+                f"{self.name}: places {list(self.places)} of {k[2]} keys; give none, or one number up to that"
+            )
         for value in present(self.mask):
             scores = (*q[:3], keys)
             if broadcast_shapes(shape_of(value), scores) != scores:
-                raise VerifyException(f"{self.name}: the mask {value.type} does not broadcast to {scores}")
+                raise VerifyException(
+                    f"{self.name}: the mask {value.type} does not broadcast to {scores}"
+                    "; sizes must be equal, or 1"
+                )
         return [tensor(ordered((*q[:3], v[3]), self.order), element_of(self.q))]
 
     def reference(self, result: Array, q: Array, k: Array, v: Array, mask: Array | None) -> None:

@@ -39,7 +39,10 @@ class PackedProductOp(EpilogueOp):
         """The type of the result, of an element type."""
         (*lead, k), rows = shape_of(self.a), shape_of(self.codes)
         if len(rows) != 2 or k != self.depth:
-            raise VerifyException(f"{self.name}: {self.a.type} by {self.codes.type}")
+            raise VerifyException(
+                f"{self.name}: {self.a.type} by {self.codes.type}"
+                "; columns of the first are places of the codes"
+            )
         return [tensor((*lead, rows[0]), element)]
 
     def check(self) -> None:

@@ -26,9 +26,13 @@ class PermuteChannelsOp(PureOp):
     def infer(self) -> Sequence[Attribute]:
         shape, order = shape_of(self.input), self.order
         if len(shape) != 5:
-            raise VerifyException(f"{self.name}: {self.input.type} has no blocks of channels")
+            raise VerifyException(
+                f"{self.name}: {self.input.type} has no blocks of channels; give a blocked tensor"
+            )
         if not order or not 0 <= min(order) <= max(order) < shape[1] * shape[4]:
-            raise VerifyException(f"{self.name}: order {list(order)} names channels that are not there")
+            raise VerifyException(
+                f"{self.name}: order {list(order)} names channels that are not there; they count from 0"
+            )
         blocks = -(-len(order) // shape[4])
         return [tensor((shape[0], blocks, *shape[2:]), element_of(self.input))]
 

@@ -135,16 +135,16 @@ def program_of(body: Region | None) -> Pointwise:
 def _program(block: Block) -> Pointwise:
     end = block.last_op
     if not isinstance(end, YieldOp):
-        raise VerifyException("a body ends with glow_cpu.yield")
+        raise VerifyException("a body ends with glow_cpu.yield; add it")
     place: dict[SSAValue, int] = {a: i for i, a in enumerate(block.args)}
     parts = Steps(len(place))
     for op in block.ops:
         if any(v not in place for v in op.operands):
-            raise VerifyException(f"{op.name}: a body reads only its own values")
+            raise VerifyException(f"{op.name}: a body reads only its own values; give the others as operands")
         if op is not end:
             place[op.results[0]] = _steps_of(op, [place[v] for v in op.operands], parts)
     if not end.operands:
-        raise VerifyException("a body yields at least one value")
+        raise VerifyException("a body yields at least one value; yield what it computes")
     outputs = tuple(place[v] for v in end.operands)
     return Pointwise(len(block.args), tuple(parts.steps), outputs, tuple(dtype_name(a) for a in block.args))
 
@@ -160,7 +160,9 @@ def _steps_of(op: Operation, args: Sequence[int], parts: Steps) -> int:
     name = op.name.removeprefix("glow.")
     known = values.has(kind) and supports(name, kind)
     if not known or not isinstance(op, GraphOp) or not op.DATA_PARALLEL:
-        raise VerifyException(f"a body has element-wise operators with kernels, not {op.name} of {kind}")
+        raise VerifyException(
+            f"a body has element-wise operators with kernels, not {op.name} of {kind}; move it out"
+        )
     return parts.add(name, *args, dtype=kind, params=parameters(op))
 
 
@@ -187,7 +189,10 @@ def check_columns(op: Any) -> None:
     """Raise unless the bias of a product has one value a column."""
     for value in present(op.bias):
         if shape_of(value) != shape_of(op.results[0])[-1:]:
-            raise VerifyException(f"{op.name}: bias is {value.type}, result {op.results[0].type}")
+            raise VerifyException(
+                f"{op.name}: bias is {value.type}, result {op.results[0].type}"
+                "; give one number a column or channel"
+            )
 
 
 def check_epilogue(op: Any) -> None:
@@ -195,17 +200,23 @@ def check_epilogue(op: Any) -> None:
     kind, extras = op.results[0].type, op.extras
     for value in extras:
         if value.type != kind:
-            raise VerifyException(f"{op.name}: extra is {value.type}, result {kind}")
+            raise VerifyException(
+                f"{op.name}: extra is {value.type}, result {kind}; sizes must be equal, or 1"
+            )
     if op.body is None and not extras:
         return
     program, count = program_of(op.body), 1 + len(extras)
     if program.inputs != count:
-        raise VerifyException(f"{op.name}: its body takes {program.inputs} values, there are {count}")
+        raise VerifyException(
+            f"{op.name}: its body takes {program.inputs} values, there are {count}; give as many"
+        )
     results = [program.dtype(o) for o in program.outputs]
     inside = {*program.dtypes, *(s.dtype for s in program.steps if s.dtype != "i1")}
     if results != [dtype_name(kind)] or inside - {*results}:
         kinds = ", ".join(sorted({*results, *inside}))
-        raise VerifyException(f"{op.name}: its body computes {kinds}, the result is {kind}")
+        raise VerifyException(
+            f"{op.name}: its body computes {kinds}, the result is {kind}; both must be equal"
+        )
 
 
 # --- in NumPy -------------------------------------------------------------------------------------------

@@ -36,7 +36,9 @@ class QuantizeRowsOp(PureOp):
     def infer(self) -> Sequence[Attribute]:
         *lead, depth = shape_of(self.input)
         if self.block < 1 or depth % self.block:
-            raise VerifyException(f"{self.name}: {self.input.type} in blocks of {self.block}")
+            raise VerifyException(
+                f"{self.name}: {self.input.type} in blocks of {self.block}; the last axis must be a multiple"
+            )
         codes = tensor((*lead, depth), np.int16 if self.wide else np.int8)
         return [codes, tensor((*lead, depth // self.block, 2), element_of(self.input))]
 
@@ -62,7 +64,9 @@ class IntegerBlockGemmOp(PackedProductOp):
     def infer(self) -> Sequence[Attribute]:
         *lead, k = shape_of(self.a)
         if shape_of(self.factors) != (*lead, k // self.block, 2):
-            raise VerifyException(f"{self.name}: {self.factors.type} beside {self.a.type}")
+            raise VerifyException(
+                f"{self.name}: {self.factors.type} beside {self.a.type}; give one number a block"
+            )
         return self.result_of(element_of(self.factors))
 
     def reference(self, result: Array, a: Array, *operands: Any) -> None:

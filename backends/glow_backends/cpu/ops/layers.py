@@ -68,7 +68,9 @@ class UnblockOp(PureOp):
         batch, blocks, height, width, lanes = blocked(self, self.input)
         channels = self.channels
         if -(-channels // lanes) != blocks:
-            raise VerifyException(f"{self.name}: {channels} channels are not {blocks} blocks of {lanes}")
+            raise VerifyException(
+                f"{self.name}: {channels} channels are not {blocks} blocks of {lanes}; they must be as many"
+            )
         last = self.layout == "NHWC"
         shape = (batch, height, width, channels) if last else (batch, channels, height, width)
         return [tensor(shape, element_of(self.input))]
@@ -135,7 +137,10 @@ class ConvOp(EpilogueOp):
         out, inner, kernel = sizes_of(shape_of(self.filter), self.form)
         channels, lanes = inner * self.group, self.lanes
         if (shape[1] if self.plain_input else shape[1] * lanes) not in range(channels, channels + lanes):
-            raise VerifyException(f"{self.name}: {self.input.type} does not hold {channels} channels")
+            raise VerifyException(
+                f"{self.name}: {self.input.type} does not hold {channels} channels"
+                "; give as many as there are, or fewer in the last block"
+            )
         window = (self.strides, self.pads, self.dilations)
         sizes = output_sizes(shape[2:4], kernel, *window)
         return [tensor((shape[0], -(-out // lanes), *sizes, lanes), element_of(self.filter))]
@@ -182,7 +187,9 @@ class PlaneConvOp(EpilogueOp):
         batch, channels, *size = shape_of(self.input)
         out, inner, *kernel = shape_of(self.filter)
         if channels != inner:
-            raise VerifyException(f"{self.name}: {channels} channels, the filter takes {inner}")
+            raise VerifyException(
+                f"{self.name}: {channels} channels, the filter takes {inner}; they must be as many"
+            )
         window = ((self.row_stride, 1), (0, 0, 0, 0), self.dilations)
         return [tensor((batch, out, *output_sizes(size, kernel, *window)), element_of(self.input))]
 
@@ -257,7 +264,9 @@ class GemmOp(EpilogueOp):
         if self.transpose_b:
             rows, n = n, rows
         if k != rows:
-            raise VerifyException(f"{self.name}: {k} columns of a meet {rows} rows of b")
+            raise VerifyException(
+                f"{self.name}: {k} columns of a meet {rows} rows of b; they must be as many"
+            )
         return [tensor((*broadcast_shapes(a_batch, b_batch), m, n), element_of(self.a))]
 
     def work(self) -> int:

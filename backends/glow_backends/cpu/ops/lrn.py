@@ -31,7 +31,10 @@ class BlockedLrnOp(PureOp):
     def infer(self) -> Sequence[Attribute]:
         shape = shape_of(self.input)
         if len(shape) != 5 or -(-self.channels // shape[4]) != shape[1]:
-            raise VerifyException(f"{self.name}: {self.channels} channels in {self.input.type}")
+            raise VerifyException(
+                f"{self.name}: {self.channels} channels in {self.input.type}"
+                "; give as many as there are, or fewer in the last block"
+            )
         return [self.input.type]
 
     def reference(self, result: Array, input: Array) -> None:

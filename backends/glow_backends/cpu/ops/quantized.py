@@ -48,9 +48,11 @@ class IntegerConvOp(PureOp):
 
     def check(self) -> None:
         if (self.residual is None) != (self.between is None):
-            raise VerifyException(f"{self.name}: `residual` and `between` come together")
+            raise VerifyException(f"{self.name}: `residual` and `between` come together; give both, or none")
         if self.residual is not None and shape_of(self.residual) != shape_of(self.results[0]):
-            raise VerifyException(f"{self.name}: the residual is {self.residual.type}")
+            raise VerifyException(
+                f"{self.name}: the residual is {self.residual.type}; give one of the result's shape"
+            )
         source = quantized_type(self.input)
         depthwise = 1 < self.group == shape_of(self.filter)[0] and shape_of(self.filter)[1] == 1
         if (source.signed and is_byte(self.input)) or (any(self.pads) and zero_of(source) and not depthwise):

@@ -63,7 +63,10 @@ class CpuRecurrentOp(PureOp):
         steps, samples, columns = shape_of(self.projected)
         directions, rows, hidden = shape_of(self.recurrence)
         if columns != directions * rows or rows != card.GATES * hidden:
-            raise VerifyException(f"{self.name}: {self.projected.type} does not meet {self.recurrence.type}")
+            raise VerifyException(
+                f"{self.name}: {self.projected.type} does not meet {self.recurrence.type}"
+                "; columns of the first are those of the second"
+            )
         kind = element_of(self.projected)
         last = tensor((directions, samples, hidden), kind)
         return [tensor((steps, directions, samples, hidden), kind), *[last] * card.STATES]

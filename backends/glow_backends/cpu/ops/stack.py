@@ -41,14 +41,20 @@ class StackOp(PureOp):
         inside, outside = [*program.dtypes], [dtype_name(v) for v in self.inputs]
         if inside != outside:
             taken, there = ", ".join(inside), ", ".join(outside)
-            raise VerifyException(f"{self.name}: its body takes {taken}, the operands are {there}")
+            raise VerifyException(
+                f"{self.name}: its body takes {taken}, the operands are {there}; they must be equal"
+            )
         kinds = [program.dtype(o) for o in program.outputs]
         if kinds != [dtype_name(r) for r in self.results]:
-            raise VerifyException(f"{self.name}: its body yields {', '.join(kinds)}")
+            raise VerifyException(
+                f"{self.name}: its body yields {', '.join(kinds)}; they must be the results"
+            )
         shapes = {shape_of(r) for r in self.results}
         wanted = shape_of(self.results[0])
         if len(shapes) > 1 or broadcast_shapes(wanted, *map(shape_of, self.inputs)) != wanted:
-            raise VerifyException(f"{self.name}: operands and results do not make one loop")
+            raise VerifyException(
+                f"{self.name}: operands and results do not make one loop; sizes must be equal, or 1"
+            )
 
     def reference(self, result: Sequence[Array], inputs: Sequence[Array]) -> None:
         for out, value in zip(result, run_program(program_of(self.body), inputs), strict=True):

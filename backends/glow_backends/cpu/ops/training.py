@@ -42,7 +42,9 @@ class PackFilterOp(PureOp):
     def check(self) -> None:
         check_choice(self.name, "form", self.form, FORMS)
         if self.tile and filter_pack_spec(self).kernel != (3, 3):
-            raise VerifyException(f"{self.name}: Winograd tiles of the filter {self.input.type}")
+            raise VerifyException(
+                f"{self.name}: Winograd tiles of the filter {self.input.type}; give a filter of 3 x 3"
+            )
 
     def reference(self, result: Array, input: Array) -> None:
         weights = plain_filter(input, self.form)
@@ -78,7 +80,9 @@ class ConvWeightsOp(PureOp):
         check_choice(self.name, "form", self.form, FORMS[:2])
         check_choice(self.name, "algorithm", self.algorithm, ("direct", "winograd4"))
         if len(shape_of(self.grad)) != 5 or len(shape_of(self.input)) not in (4, 5):
-            raise VerifyException(f"{self.name}: operands {self.input.type} and {self.grad.type}")
+            raise VerifyException(
+                f"{self.name}: operands {self.input.type} and {self.grad.type}; give blocked ones"
+            )
 
     def reference(self, result: Array, input: Array, grad: Array) -> None:
         out, channels, kernel = sizes_of(result.shape, self.form)
@@ -194,7 +198,10 @@ class PoolBackwardOp(PureOp):
         window = (self.kernel, self.strides, self.pads, self.dilations)
         wanted = output_sizes(shape_of(self.result)[2:4], *window)
         if shape_of(self.grad)[2:4] != tuple(wanted) or (self.mode == "max") != bool(present(self.input)):
-            raise VerifyException(f"{self.name}: gradient {self.grad.type} of a pool of {self.result.type}")
+            raise VerifyException(
+                f"{self.name}: gradient {self.grad.type} of a pool of {self.result.type}"
+                "; give that of its output, and the input for a maximum"
+            )
 
     def reference(self, result: Array, grad: Array, input: Array | None) -> None:
         batch, blocks, *size, lanes = result.shape
