@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 import numpy as np
 
+from glow_backends.program_data import Bound as Bound
+from glow_backends.program_data import ProgramFiles as ProgramFiles
+from glow_backends.program_data import zeros
 from glow_backends.report import Report
-from glow_backends.run_memory import Bound as Bound
-from glow_backends.run_memory import zeros
 from glow_dialects.core.errors import BindingError, UnsupportedError
 from glow_dialects.core.forks import ForkLock
 
@@ -148,18 +149,6 @@ class Program(ABC):
 
 _RUNNING_WITH = ForkLock()
 """Programs of backends that know one set of states at a time run on those of callers one after another."""
-
-
-class ProgramFiles(ABC):
-    """The files of a program that a backend wrote. OSError where one is missing or damaged."""
-
-    @abstractmethod
-    def read(self, name: str) -> bytes:
-        """The contents of a file."""
-
-    @abstractmethod
-    def block(self, name: str, stamp: Mapping[str, Any]) -> Array:
-        """The bytes of a file, mapped; `stamp` is what the backend knows of it: its `bytes` and more."""
 
 
 #: No machine that this is for has more cores.

@@ -10,8 +10,8 @@ from xdsl.dialects.builtin import ModuleOp
 
 from glow_backends.base import Backend, Port, Program, ports
 from glow_backends.phases import phases
+from glow_backends.program_data import zeros
 from glow_backends.report import Report
-from glow_backends.run_memory import zeros
 from glow_dialects.core.errors import UnsupportedError
 from glow_dialects.core.types import Array
 from glow_dialects.dialects import context

@@ -130,3 +130,29 @@ def test_attention_over_a_part(backend: str, rows: int, cut: int) -> None:
     np.testing.assert_allclose(
         y, attend(q, k[:, :, : part[2]], v[:, :, : part[2]], None), rtol=2e-5, atol=2e-6
     )
+
+
+@pytest.mark.parametrize("backend", ["cpu", "interpreter"])
+@pytest.mark.parametrize(("rows", "heads"), [(1, 2), (3, 2), (9, 2), (2, 3), (9, 1)])
+def test_shared_heads(backend: str, rows: int, heads: int) -> None:
+    """Keys and values that are repeated for heads which follow each other are read where they are."""
+    g = glow.GraphBuilder()
+    arrays = {
+        "q": random(2, 6, rows, 16),
+        **{n: random(2, heads, 21, 16, seed=i + 1) for i, n in enumerate("kv")},
+    }
+    q, *held = (g.placeholder(n, a.shape) for n, a in arrays.items())
+    wide = (
+        g.reshape(
+            g.expand(g.reshape(x, (2, heads, 1, 21, 16)), shape=(2, heads, 6 // heads, 21, 16)),
+            (2, 6, 21, 16),
+        )
+        for x in held
+    )
+    k, v = wide
+    scores = g.batch_matmul(q, g.transpose(k, permutation=KEYS_LAST))
+    g.save(g.batch_matmul(g.softmax(scores, axis=-1), v), "y")
+    net = glow.compile(g, backend=backend)
+    y = net.run(arrays)["y"]
+    k, v = (np.repeat(arrays[n], 6 // heads, 1) for n in "kv")
+    np.testing.assert_allclose(y, attend(arrays["q"], k, v, None), rtol=2e-5, atol=2e-6)

@@ -9,6 +9,7 @@ from xdsl.ir import Attribute
 from xdsl.irdl import operand_def, opt_operand_def, result_def
 from xdsl.utils.exceptions import VerifyException
 
+from glow_dialects.core.extent import are_equal
 from glow_dialects.core.graph_op import PureOp, graph_op
 from glow_dialects.core.properties import ints_prop, opt_float_prop
 from glow_dialects.core.types import Array, Tensor, broadcast_shapes, element_of, present, shape_of, tensor
@@ -24,7 +25,8 @@ class AttentionOp(PureOp):
 
     `q_order`, `k_order` and `v_order` say how operands are transposed to that form, `order` how the
     result is transposed from it. `mask` broadcasts to [batch, heads, rows of q, rows of k]. Of keys and
-    values that lie in memory for more only the first `places` count.
+    values that lie in memory for more only the first `places` count; heads of q that follow each other
+    share those of k and v where they are more.
     """
 
     name = "glow_cpu.attention"
@@ -53,10 +55,11 @@ class AttentionOp(PureOp):
         q, k, v = (
             ordered(shape_of(self.operand_group(n)[0]), getattr(self, f"{n}_order")) for n in ("q", "k", "v")
         )
-        if q[:2] != k[:2] or k[:3] != v[:3] or q[3] != k[3]:
+        shared = are_equal(k[1], 0) or not are_equal(q[1] % k[1], 0)
+        if q[0] != k[0] or (q[1] != k[1] and shared) or k[:3] != v[:3] or q[3] != k[3]:
             raise VerifyException(
-                f"{self.name}: heads q {q}, k {k} and v {v} do not fit"
-                "; batches, heads and features must agree"
+                f"{self.name}: heads q {q}, k {k} and v {v} do not fit; batches and features must agree, and "
+                "the heads of q be a multiple of those of k"
             )
         keys = self.places[0] if self.places else k[2]
         if len(self.places) > 1 or not 0 <= keys <= k[2]:
@@ -75,6 +78,8 @@ class AttentionOp(PureOp):
     def reference(self, result: Array, q: Array, k: Array, v: Array, mask: Array | None) -> None:
         q, k, v = (np.transpose(a, getattr(self, f"{n}_order")) for n, a in (("q", q), ("k", k), ("v", v)))
         k, v = (a[:, :, : self.places[0]] if self.places else a for a in (k, v))
+        if k.shape[1] != q.shape[1]:
+            k, v = (np.repeat(a, q.shape[1] // a.shape[1], 1) for a in (k, v))
         scores = np.matmul(q, np.swapaxes(k, 2, 3))
         if self.scale is not None:
             scores = scores * scores.dtype.type(self.scale)

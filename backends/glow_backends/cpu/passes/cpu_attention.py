@@ -19,6 +19,7 @@ from glow_backends.cpu.ops.layers import GemmOp
 from glow_dialects.core.extent import are_equal
 from glow_dialects.core.types import dtype_of, present, shape_of
 from glow_dialects.ops.arithmetic import AddOp
+from glow_dialects.ops.expand import ExpandOp
 from glow_dialects.ops.reshape import ReshapeOp
 from glow_dialects.ops.slice import SliceOp
 from glow_dialects.ops.softmax import SoftmaxOp
@@ -61,6 +62,23 @@ def _headed(value: SSAValue, swapped: bool) -> tuple[SSAValue, tuple[int, ...]]:
         return value, order
     permutation = move.permutation
     return move.input, tuple(permutation[axis] for axis in order)
+
+
+def _shared(value: SSAValue, order: Sequence[int]) -> SSAValue | None:
+    """The keys or values that heads which follow each other share, where a value repeats them for each."""
+    outer = producer(value, ReshapeOp)
+    repeat = producer(outer.input, ExpandOp) if outer is not None else None
+    inner = producer(repeat.input, ReshapeOp) if repeat is not None else None
+    if repeat is None or inner is None or tuple(order[:2]) != (0, 1):
+        return None
+    batch, _, *rest = shape_of(value)
+    source, wide = shape_of(inner.input), shape_of(repeat.result)
+    if len(source) != 4 or len(wide) != 5:
+        return None
+    kept = (*wide[:2], *wide[3:])
+    same = all(are_equal(a, b) for a, b in zip(source, (batch, source[1], *rest), strict=True))
+    single = all(are_equal(a, b) for a, b in zip(shape_of(repeat.input), (*wide[:2], 1, *rest), strict=True))
+    return inner.input if same and single and all(map(are_equal, source, kept)) else None
 
 
 def _held(value: SSAValue, axis: int) -> SSAValue | None:
@@ -137,6 +155,9 @@ def attention(op: GemmOp, r: Rewriter) -> SSAValue | None:
             return None
         values.append(value)
         options[f"{name}_order"] = order
+    keys, rows = _shared(values[1], options["k_order"]), _shared(values[2], options["v_order"])
+    if keys is not None and rows is not None and are_equal(shape_of(keys)[1], shape_of(rows)[1]):
+        values[1:] = keys, rows
     keys, rows = (_held(values[i], options[f"{name}_order"][2]) for i, name in ((1, "k"), (2, "v")))
     if keys is not None and rows is not None:
         sizes = [ordered(shape_of(v), options[f"{n}_order"])[2] for v, n in ((keys, "k"), (rows, "v"))]

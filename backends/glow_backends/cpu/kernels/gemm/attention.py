@@ -105,10 +105,8 @@ class _Emission:
         low, high = k.share(spec.batch * spec.heads * plan.parts)
         with k.loop(low, high) as item:
             batch, head, part = split_index(k, item, sizes)
-            result, q, key, value = (
-                k.gep(p, k.index((batch, s[0]), (head, s[1])))
-                for p, s in zip(k.operands, (spec.result, spec.q, spec.k, spec.v), strict=False)
-            )
+            places = spec.places(k, batch, head)
+            result, q, key, value = (k.gep(p, at) for p, at in zip(k.operands, places, strict=False))
             mask = None
             if spec.mask is not None:
                 mask = k.gep(k.operands[4], k.index((batch, spec.mask[0]), (head, spec.mask[1])))
@@ -282,6 +280,7 @@ class Attention(Kernel[AttentionOp, AttentionSpec]):
             width=v[3],
             result=strides_of(shape(op.result), result_order(op.order)),
             scale=op.scale,
+            each=q[1] // k[1],
             **strides,
         )
         adjacent = spec.v[3] == spec.result[3] == 1 and 1 in spec.k[2:]

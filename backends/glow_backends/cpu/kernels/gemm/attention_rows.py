@@ -37,10 +37,8 @@ class RowsEmission:
         low, high = k.share(spec.batch * spec.heads)
         with k.loop(low, high) as item:
             batch, head = split_index(k, item, (spec.batch, spec.heads))
-            result, q, key, value = (
-                k.gep(p, k.index((batch, s[0]), (head, s[1])))
-                for p, s in zip(k.operands, (spec.result, spec.q, spec.k, spec.v), strict=False)
-            )
+            places = spec.places(k, batch, head)
+            result, q, key, value = (k.gep(p, at) for p, at in zip(k.operands, places, strict=False))
             mask = None
             if spec.mask is not None:
                 mask = k.gep(k.operands[4], k.index((batch, spec.mask[0]), (head, spec.mask[1])))

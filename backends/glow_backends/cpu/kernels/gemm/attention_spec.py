@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from glow_backends.cpu.emit.builder import KernelBuilder
+from glow_backends.cpu.emit.memory import Index
 from glow_backends.cpu.target import CpuTarget
 from glow_dialects.core.extent import Extent
 
@@ -34,6 +36,15 @@ class AttentionSpec:
     v: Strides
     mask: Strides | None = None
     scale: float | None = None
+    #: Heads of q that share keys and values.
+    each: int = 1
+
+    def places(self, k: KernelBuilder, batch: Index, head: Index) -> list[Index]:
+        """Where the result, q, keys and values of a head begin."""
+        shared = head if self.each == 1 else k.b.udiv(k.i(head), k.i(self.each))
+        heads = (head, head, shared, shared)
+        strides = (self.result, self.q, self.k, self.v)
+        return [k.index((batch, s[0]), (h, s[1])) for h, s in zip(heads, strides, strict=True)]
 
     def reads_rows(self, target: CpuTarget) -> bool:
         """Whether its rows are so few that each passes over the keys and values where they lie."""

@@ -1,10 +1,11 @@
-"""Memory that runs of programs share: arrays that a run is bound to, and those of states."""
+"""What programs are read from and run on: their files, arrays that a run is bound to, memory of states."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from math import prod
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -43,3 +44,15 @@ def zeros(shape: Sequence[int], dtype: np.dtype) -> Array:
     block = np.zeros(size + _STATE_ALIGN, np.uint8)
     start = -block.__array_interface__["data"][0] % _STATE_ALIGN
     return block[start : start + size].view(dtype).reshape(shape)
+
+
+class ProgramFiles(ABC):
+    """The files of a program that a backend wrote. OSError where one is missing or damaged."""
+
+    @abstractmethod
+    def read(self, name: str) -> bytes:
+        """The contents of a file."""
+
+    @abstractmethod
+    def block(self, name: str, stamp: Mapping[str, Any]) -> Array:
+        """The bytes of a file, mapped; `stamp` is what the backend knows of it: its `bytes` and more."""
