@@ -22,6 +22,7 @@ from glow_backends.cpu.memory import (
     address,
     copy_released,
     mapped_file,
+    release,
     work_memory,
 )
 from glow_backends.cpu.program import CpuProgram
@@ -383,3 +384,19 @@ def test_copied_files_leave_the_memory(tmp_path: Path, mode: Literal["r", "c"]) 
         assert _resident() - before < want.nbytes // 2
     np.testing.assert_array_equal(target, want)
     np.testing.assert_array_equal(mapped, want)
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs /proc")
+def test_packed_files_leave_the_memory(tmp_path: Path) -> None:
+    """A view of any strides; what it says stays."""
+    want = np.random.default_rng(0).integers(0, 1 << 40, (7, 1 << 20))
+    (tmp_path / "t").write_bytes(want.tobytes())
+    mapped = np.memmap(tmp_path / "t", np.int64, "r").reshape(want.shape)
+    for view in (mapped[1:].T, mapped[::-1]):
+        before = _resident()
+        assert view.sum() != 0
+        touched = _resident()
+        release(view)
+        assert touched - before > want.nbytes // 2 and _resident() - before < want.nbytes // 8
+    np.testing.assert_array_equal(mapped, want)
+    release(want)

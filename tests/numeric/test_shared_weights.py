@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +14,7 @@ from glow_backends.cpu.kernels.conv.conv_direct import pack_conv, packing
 from glow_backends.cpu.kernels.conv.conv_spec import DirectConvSpec
 from glow_backends.cpu.program import CpuProgram
 from glow_backends.cpu.target import host
-from glow_backends.cpu.weights import content_of
+from glow_backends.cpu.weights import WeightPool, content_of
 from glow_frontends.builder import GraphBuilder
 from glow_runtime.compile import compile_module
 
@@ -54,6 +55,52 @@ def test_shared_weights_are_one_file(tmp_path: Path) -> None:
     x = np.random.default_rng(1).standard_normal((192, 64)).astype(np.float32)
     made = CpuProgram(read, programs[1].target).run({"x": x})["y"]
     np.testing.assert_allclose(made, x @ weights, rtol=1e-4, atol=1e-4)
+
+
+def test_programs_map_a_file_once(tmp_path: Path) -> None:
+    """The same pages in two places would be counted twice."""
+    (first, _), _ = _two_shapes()
+    bundle.write(first.bundle, tmp_path / "p")
+    once, again = (bundle.read(bundle.Folder(tmp_path / "p")) for _ in range(2))
+    assert once is not None and again is not None
+    assert again.weights is once.weights
+    np.testing.assert_array_equal(once.weights, first.bundle.weights)
+
+
+def test_a_pool_keeps_the_block_that_it_knows() -> None:
+    """A program that is read while the one that was written lives brings no second copy."""
+    pool, first, second = WeightPool(), np.zeros(64, np.uint8), np.zeros(64, np.uint8)
+    pool.add(first, {"a": 0})
+    pool.add(second, {"a": 32, "b": 16})
+    (block, offset), other = pool.find("a") or (None, 0), pool.find("b")
+    assert block is first and offset == 0 and other is not None and other[0] is second
+    del first, block
+    pool.add(second, {"a": 32})
+    found = pool.find("a")
+    assert found is not None and found[0] is second and found[1] == 32
+
+
+def test_large_programs_are_remembered_in_the_background(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who asks for one that is being written waits for it."""
+    monkeypatch.setenv("GLOW_CACHE_DIR", str(tmp_path))
+    backend, (program, _), go_on = CpuBackend(), _two_shapes()[0], threading.Event()
+    program.report.weight_bytes = 1 << 30
+    write = CpuBackend.write_program
+
+    def slowly(self: CpuBackend, program: CpuProgram, folder: Path) -> None:
+        assert go_on.wait(60)
+        write(self, program, folder)
+
+    monkeypatch.setattr(CpuBackend, "write_program", slowly)
+    backend.remember("model", program)
+    assert not list(tmp_path.glob("programs/*/program.json"))
+    threading.Timer(0.1, go_on.set).start()
+    again = backend.recall("model")
+    assert again is not None
+    x = np.random.default_rng(1).standard_normal((96, 64)).astype(np.float32)
+    np.testing.assert_array_equal(again.run({"x": x})["y"], program.run({"x": x})["y"])
 
 
 def test_contents_are_told_apart(tmp_path: Path) -> None:

@@ -11,6 +11,8 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper
 
+from glow_dialects.core.graph_op import PureOp, graph_op
+
 PROGRAM = """
 glow.placeholder @x input : tensor<4xf32>
 glow.placeholder @y output : tensor<4xf32>
@@ -53,6 +55,29 @@ def test_reading_imports_only_the_cards_that_are_met() -> None:
     assert packages.isdisjoint({"glow_backends", "glow_passes", "glow_frontends", "glow_compiler"})
     cards = {m for m in found if m.startswith("glow_dialects.ops.")}
     assert len(cards) < 25, sorted(cards)
+
+
+def test_a_pipeline_imports_what_a_program_needs() -> None:
+    """Of passes those that run, of kernels those of the program's operators; no functions, no packages."""
+    found = modules(["-", "-p", "cpu"], PROGRAM)
+    assert "glow_passes.graph.simplify" in found
+    kernels = {m for m in found if m.startswith("glow_backends.cpu.kernels.")}
+    assert kernels.isdisjoint(
+        f"glow_backends.cpu.kernels.{name}" for name in ("data.trees", "norm.normalize", "pool.pool_argmax")
+    )
+    unneeded = ("glow_dialects.fn", "glow_passes.fn", "glow_passes.partition", "importlib.metadata")
+    assert not [m for m in found if m.startswith(unneeded)]
+
+
+def test_instructions_are_defined_when_they_are_asked_for() -> None:
+    """The class of an operator's instruction is made once, whoever asks first."""
+    kind = type("LazyOp", (PureOp,), {"name": "glow.lazy", "reference": lambda self, y, x: None})
+    kind.__annotations__ = {}
+    lazy = graph_op(kind)
+    assert not isinstance(vars(lazy)["INSTR"], type)
+    made = lazy.INSTR
+    assert made is not None and made is lazy.INSTR is vars(lazy)["INSTR"]
+    assert made.name == "glow_instr.lazy" and made.GRAPH_OP is lazy
 
 
 LOAD = """

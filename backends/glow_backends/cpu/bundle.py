@@ -210,7 +210,11 @@ def _mapped(file: Path, stamp: Mapping[str, Any]) -> Array:
     if status.st_mtime_ns != stamp["time"] and _digest(file) != stamp["digest"]:
         raise OSError(f"{file} is damaged")
     _digests[status.st_dev, status.st_ino, status.st_mtime_ns] = stamp["digest"]
-    return mapped_file(file, stamp["bytes"])
+    held = _blocks.get((status.st_dev, status.st_ino), lambda: None)()
+    if held is None or held.nbytes != stamp["bytes"]:
+        held = mapped_file(file, stamp["bytes"])
+        _blocks[status.st_dev, status.st_ino] = weakref.ref(held)
+    return held
 
 
 def _unsealed(files: ProgramFiles, name: str) -> bytes:
@@ -220,6 +224,8 @@ def _unsealed(files: ProgramFiles, name: str) -> bytes:
     return data
 
 
+_blocks: dict[tuple[int, int], weakref.ref[Array]] = {}
+"""Blocks that are mapped, by device and file: programs of several sizes have the same weights."""
 _files: dict[int, tuple[weakref.ref[Array], Path]] = {}
 """The files of blocks of weights, by address."""
 

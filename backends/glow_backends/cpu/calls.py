@@ -16,6 +16,7 @@ from xdsl.ir import Attribute, SSAValue
 from glow_backends.cpu import cache
 from glow_backends.cpu.emit.builder import KernelFunction, mark_open, sizes_of
 from glow_backends.cpu.jit import new_module
+from glow_backends.cpu.memory import release
 from glow_backends.cpu.target import CpuTarget
 from glow_dialects.core.estimates import has_extents
 from glow_dialects.core.instr_op import InstrOp
@@ -163,7 +164,9 @@ class CallContext:
         def packed() -> Array:
             array = self.constant(value)  # not held till then: it may be what memory is short of
             assert array is not None
-            return without_denormals(make(array))
+            made = without_denormals(make(array))
+            release(array)  # of a file that has been read
+            return made
 
         return Packed(f"{owner.target}|{how}", packed, owner.target, how)
 

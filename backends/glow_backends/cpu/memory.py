@@ -13,6 +13,7 @@ from sys import getrefcount
 from typing import TYPE_CHECKING, cast
 
 import numpy as np
+from numpy.lib.array_utils import byte_bounds
 
 from glow_dialects.core.errors import CompileError
 
@@ -159,22 +160,34 @@ def mapping_of(array: Array) -> np.memmap | None:
 
 def copy_released(target: Array, source: Array) -> None:
     """Copy an array; pages of a mapped file leave this process's memory as soon as they are copied."""
-    root = mapping_of(source)
-    pages = None if root is None or root.mode != "r" else root.base  # others may hold what no file has
-    whole = not source.flags.c_contiguous or source.nbytes <= _PIECE
-    if not isinstance(pages, mmap.mmap) or whole or not hasattr(mmap, "MADV_DONTNEED"):
+    if not source.flags.c_contiguous or source.nbytes <= _PIECE:
         np.copyto(target, source)
+        release(source)
         return
     to, values = target.reshape(-1), source.reshape(-1)
-    step, begin = _PIECE // source.itemsize, address(np.frombuffer(pages, np.uint8))
+    step = _PIECE // source.itemsize
     for first in range(0, values.size, step):
         piece = values[first : first + step]
         np.copyto(to[first : first + step], piece)
-        start = -(-(address(piece) - begin) // mmap.PAGESIZE) * mmap.PAGESIZE
-        end = (address(piece) - begin + piece.nbytes) // mmap.PAGESIZE * mmap.PAGESIZE
-        if end > start:
-            with suppress(OSError):
-                pages.madvise(mmap.MADV_DONTNEED, start, end - start)
+        release(piece)
+
+
+def release(array: Array) -> None:
+    """Let the pages of a mapped file that an array is a view of leave this process's memory.
+
+    They come back where somebody reads them. Nothing happens to other arrays.
+    """
+    root = mapping_of(array)
+    pages = None if root is None or root.mode != "r" else root.base  # others may hold what no file has
+    if not isinstance(pages, mmap.mmap) or not hasattr(mmap, "MADV_DONTNEED"):
+        return
+    lowest, highest = byte_bounds(array)
+    begin = address(np.frombuffer(pages, np.uint8))
+    start = -(-(lowest - begin) // mmap.PAGESIZE) * mmap.PAGESIZE
+    end = (highest - begin) // mmap.PAGESIZE * mmap.PAGESIZE
+    if end > start:
+        with suppress(OSError):
+            pages.madvise(mmap.MADV_DONTNEED, start, end - start)
 
 
 class WeightBlock:

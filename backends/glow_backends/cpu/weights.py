@@ -42,9 +42,11 @@ class WeightPool:
         self._places: dict[str, tuple[weakref.ref[Array], int]] = {}
 
     def add(self, block: Array, places: Mapping[str, int]) -> None:
-        """Make the constants of a program's block known."""
+        """Make the constants of a block known, but for those that another block has."""
         held = weakref.ref(block)
-        self._places |= {content: (held, offset) for content, offset in places.items()}
+        for content, offset in places.items():
+            if self.find(content) is None:
+                self._places[content] = held, offset
 
     def find(self, content: str) -> tuple[Array, int] | None:
         """The block that holds a constant and the offset in it; None where no program has it."""
