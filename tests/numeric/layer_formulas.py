@@ -232,10 +232,10 @@ def thin(
 
 def rows(
     n: Net, *indices: int, count: int = 4, part: Sequence[int] = (1, 2, 3), matrix: Sequence[int] = (2, 3),
-    **more: Any,
+    by: SSAValue | None = None, **more: Any,
 ) -> SSAValue:  # fmt: skip
     """Rows of a tensor, or other parts of it as matrices, each by the same matrix."""
-    x, w = t(n, count, 2, 3), t(n, matrix[1], 5)
+    x, w = t(n, count, 2, 3), t(n, matrix[1], 5) if by is None else by
     cuts = [cut(n, x, (i, 0, 0), (i + part[0], *part[1:])) for i in indices]
     return cat(n, *[n.matmul(to(n, c, *matrix), w, **more) for c in cuts], axis=0)
 
@@ -313,6 +313,15 @@ SUMS: dict[str, tuple[Formula, str]] = {
     "rows of another shape": (
         lambda n, x: rows(n, 0, 1, 2, matrix=(3, 2)),
         "slice slice slice reshape matmul reshape matmul reshape matmul concat",
+    ),
+    "rows of two tensors": (
+        lambda n, x: cat(n, *[n.matmul(to(n, cut(n, t(n, 4, 2, 3), (i, 0, 0), (i + 1, 2, 3)), 2, 3), w)
+                              for w in [t(n, 3, 5)] for i in (0, 1, 2)], axis=0),
+        "slice reshape matmul slice reshape matmul slice reshape matmul concat",
+    ),
+    "rows beside other readers": (
+        lambda n, x: cat(n, n.exp(w := t(n, 3, 5)), rows(n, 0, 1, 2, by=w), n.matmul(t(n, 2, 3), w), axis=0),
+        "exp reshape matmul slice slice slice concat matmul concat",
     ),
     "a row beside all": (
         lambda n, x: beside(n, a := t(n, 4, 2, 3), to(n, a, 8, 3)), "reshape matmul slice concat",
