@@ -249,6 +249,8 @@ def beside(n: Net, x: SSAValue, matrix: SSAValue) -> SSAValue:
 
 SUMS: dict[str, tuple[Formula, str]] = {
     "parts": (lambda n, x: parts(n, 0, 2, 4), "concat"),
+    "parts, read twice": (lambda n, x: n.mul(p := parts(n, 0, 2, 4), p), "concat mul"),
+    "parts inside a larger sum": (lambda n, x: n.add(parts(n, 0, 2, 4), t(n, 2, 3, 6)), "concat add"),
     "parts in another order": (lambda n, x: parts(n, 4, 0, 2), "concat"),
     "parts that leave a gap": (lambda n, x: parts(n, 0, 4), "insert insert add"),
     "parts that leave the end": (lambda n, x: parts(n, 0, 2), "insert insert add"),
