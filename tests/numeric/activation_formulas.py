@@ -43,6 +43,9 @@ ACTIVATIONS: dict[str, tuple[Formula, str]] = {
     "swish of another tensor": (lambda n, x: n.mul(x, n.sigmoid(n.mul(other(n), 2.0))), "mul sigmoid mul"),
     "swish of x + 1": (lambda n, x: n.mul(x, n.sigmoid(n.add(x, 1.0))), "add sigmoid mul"),
     "swish with a slope": (lambda n, x: n.mul(n.sigmoid(n.mul(x, 2.0)), x), "swish"),
+    "swish under a predicate": (
+        lambda n, x: n.mul(x, n.sigmoid(x), predicate=n.of(np.bool_(True))), "swish",
+    ),
     "two gates": (lambda n, x: n.mul(n.mul(x, n.sigmoid(x)), n.tanh(other(n))), "swish tanh mul"),
     "hard swish": (lambda n, x: n.mul(x, n.hard_sigmoid(x, alpha=1 / 6, beta=0.5)), "hard_swish"),
     "hard swish of another slope": (
@@ -152,6 +155,10 @@ ACTIVATIONS: dict[str, tuple[Formula, str]] = {
     "tanh gelu of a square": (
         lambda n, x: gelu_tanh(n, x, n.mul(n.mul(x, x), TANH)), "mul mul tanh add mul mul",
     ),
+    "hard sigmoid of a larger shape": (
+        lambda n, x: n.mul(n.clip(n.add(other(n), np.full((2, 3, 6), 2, np.float32)), 0, 4), 0.25),
+        "add clip mul",
+    ),
     "hard sigmoid of integers": (
         lambda n, x: n.mul(n.clip(n.add(whole(n), np.int32(1)), 0, 1), np.int32(1)), "add clip mul",
     ),
@@ -167,6 +174,7 @@ ACTIVATIONS: dict[str, tuple[Formula, str]] = {
     "sigmoid, not negated": (lambda n, x: n.reciprocal(n.add(n.exp(x), 1.0)), "exp add reciprocal"),
     "sigmoid with 2": (lambda n, x: n.reciprocal(n.add(n.exp(n.neg(x)), 2.0)), "neg exp add reciprocal"),
     "softplus": (lambda n, x: n.log(n.add(n.exp(x), 1.0)), "softplus"),
+    "softplus, one first": (lambda n, x: n.log(n.add(1.0, n.exp(x))), "softplus"),
     "softplus by log1p": (lambda n, x: n.log1p(n.exp(x)), "softplus"),
     "softplus with 2": (lambda n, x: n.log(n.add(n.exp(x), 2.0)), "exp add log"),
     "softplus of a square": (lambda n, x: n.log1p(n.mul(x, x)), "mul log1p"),

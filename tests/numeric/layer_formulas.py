@@ -232,10 +232,10 @@ def thin(
 
 def rows(
     n: Net, *indices: int, count: int = 4, part: Sequence[int] = (1, 2, 3), matrix: Sequence[int] = (2, 3),
-    **more: Any,
+    by: SSAValue | None = None, **more: Any,
 ) -> SSAValue:  # fmt: skip
     """Rows of a tensor, or other parts of it as matrices, each by the same matrix."""
-    x, w = t(n, count, 2, 3), t(n, matrix[1], 5)
+    x, w = t(n, count, 2, 3), t(n, matrix[1], 5) if by is None else by
     cuts = [cut(n, x, (i, 0, 0), (i + part[0], *part[1:])) for i in indices]
     return cat(n, *[n.matmul(to(n, c, *matrix), w, **more) for c in cuts], axis=0)
 
@@ -249,6 +249,8 @@ def beside(n: Net, x: SSAValue, matrix: SSAValue) -> SSAValue:
 
 SUMS: dict[str, tuple[Formula, str]] = {
     "parts": (lambda n, x: parts(n, 0, 2, 4), "concat"),
+    "parts, read twice": (lambda n, x: n.mul(p := parts(n, 0, 2, 4), p), "concat mul"),
+    "parts inside a larger sum": (lambda n, x: n.add(parts(n, 0, 2, 4), t(n, 2, 3, 6)), "concat add"),
     "parts in another order": (lambda n, x: parts(n, 4, 0, 2), "concat"),
     "parts that leave a gap": (lambda n, x: parts(n, 0, 4), "insert insert add"),
     "parts that leave the end": (lambda n, x: parts(n, 0, 2), "insert insert add"),
@@ -313,6 +315,15 @@ SUMS: dict[str, tuple[Formula, str]] = {
     "rows of another shape": (
         lambda n, x: rows(n, 0, 1, 2, matrix=(3, 2)),
         "slice slice slice reshape matmul reshape matmul reshape matmul concat",
+    ),
+    "rows of two tensors": (
+        lambda n, x: cat(n, *[n.matmul(to(n, cut(n, t(n, 4, 2, 3), (i, 0, 0), (i + 1, 2, 3)), 2, 3), w)
+                              for w in [t(n, 3, 5)] for i in (0, 1, 2)], axis=0),
+        "slice reshape matmul slice reshape matmul slice reshape matmul concat",
+    ),
+    "rows beside other readers": (
+        lambda n, x: cat(n, n.exp(w := t(n, 3, 5)), rows(n, 0, 1, 2, by=w), n.matmul(t(n, 2, 3), w), axis=0),
+        "exp reshape matmul slice slice slice concat matmul concat",
     ),
     "a row beside all": (
         lambda n, x: beside(n, a := t(n, 4, 2, 3), to(n, a, 8, 3)), "reshape matmul slice concat",

@@ -11,7 +11,6 @@ from xdsl.dialects.builtin import ModuleOp, SymbolRefAttr
 from xdsl.ir import Block, Operation, SSAValue
 from xdsl.traits import Pure
 
-from glow_dialects.core.graph_op import GraphOp
 from glow_dialects.core.location import fused
 from glow_dialects.core.types import Array
 from glow_dialects.ops.module import ConstantOp, FuncOp, GetOp, bodies
@@ -22,25 +21,18 @@ from glow_passes.graph.symbols import Symbols
 def _fingerprint(array: Array) -> Hashable:
     """Equal for equal arrays; a handful of elements, not the whole tensor."""
     step = max(1, array.size // 16)
-    if any(array.strides) or array.size == 1:
-        sample = array.flat[: 16 * step : step].tobytes()
-    else:
-        sample = array.flat[0].tobytes() if array.size else b""
-    return (array.shape, array.dtype, sample)
+    return (array.shape, array.dtype, array.flat[::step].tobytes())
 
 
 def _same(left: Array, right: Array) -> bool:
-    """Equality of bits, so that NaN equals itself and -0 differs from 0."""
-    if left is right or not left.size:
-        return True
+    """Equality of bits of arrays of one fingerprint, so that NaN equals itself and -0 differs from 0."""
     if not any(left.strides) and not any(right.strides):
-        return left.flat[0].tobytes() == right.flat[0].tobytes()
-    a, b = np.ascontiguousarray(left), np.ascontiguousarray(right)
-    width = f"u{a.itemsize}" if a.itemsize in (1, 2, 4, 8) else f"V{a.itemsize}"
-    return bool(np.array_equal(a.view(width), b.view(width)))
+        return True  # each has one value
+    a, b = (np.ascontiguousarray(array).reshape(-1).view(np.uint8) for array in (left, right))
+    return bool(np.array_equal(a, b))
 
 
-def merge_constants(module: ModuleOp) -> int:
+def merge_constants(module: ModuleOp) -> None:
     """Let every read of a constant name the first one with the same contents."""
     kept: dict[Hashable, list[tuple[ConstantOp, Array]]] = {}
     renamed: dict[str, SymbolRefAttr] = {}
@@ -62,18 +54,16 @@ def merge_constants(module: ModuleOp) -> int:
                 get.properties["symbol"] = new
     if renamed:
         Symbols(module).sweep()
-    return len(renamed)
 
 
-def merge_nodes(function: FuncOp) -> int:
+def merge_nodes(function: FuncOp) -> None:
     """Replace each pure node by an earlier one of the same class, operands and properties.
 
     The predicate is an operand: nodes under different predicates stay apart.
     """
     seen: dict[Hashable, Operation] = {}
-    removed = 0
     for op in list(function.body.block.ops):
-        if type(op) is not GetOp and not (isinstance(op, GraphOp) and op.has_trait(Pure)):
+        if type(op) is not GetOp and not op.has_trait(Pure):
             continue
         twin = seen.setdefault(_key(op), op)
         if twin is op:
@@ -84,8 +74,6 @@ def merge_nodes(function: FuncOp) -> int:
             twin.location = fused((twin.location, op.location))
         op.detach()
         op.erase()
-        removed += 1
-    return removed
 
 
 def _key(op: Operation, inner: Mapping[SSAValue, int] | None = None) -> Hashable:

@@ -13,18 +13,15 @@ from glow_passes.graph.driver import is_dead
 from glow_passes.graph.symbols import Symbols
 
 
-def eliminate(function: FuncOp) -> int:
+def eliminate(function: FuncOp) -> None:
     """One backward scan; definitions come before uses, so one is enough."""
-    removed = 0
     op = function.body.block.last_op
     while op is not None:
         before = op.prev_op
         if is_dead(op):
             op.detach()
             op.erase()
-            removed += 1
         op = before
-    return removed
 
 
 @dataclass(frozen=True)

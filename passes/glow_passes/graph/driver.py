@@ -259,8 +259,6 @@ class _Run:
         for old, new in zip(op.results, values, strict=True):
             assert old.type == new.type, f"{rule} on {op.name}: {old.type} became {new.type}"
             users += [use.operation for use in old.uses]
-            if old.name_hint and not new.name_hint and isinstance(new, OpResult) and new.op in inserted:
-                new.name_hint = old.name_hint
             old.replace_all_uses_with(new)
         if inserted:
             hand_on(op, inserted)

@@ -16,7 +16,6 @@ from glow_dialects.core.types import Array, dtype_of, is_float, shape_of, typed
 from glow_dialects.ops.fully_connected import FullyConnectedOp
 from glow_dialects.ops.matmul import MatmulOp
 from glow_passes.graph.driver import Rewriter, is_used_once
-from glow_passes.graph.match import is_known
 
 
 def plain_properties(op: GraphOp) -> dict[str, Any]:
@@ -75,7 +74,7 @@ def linear_of(value: SSAValue, r: Rewriter) -> Linear | None:
     axes = op.layer_axes() if isinstance(op, GraphOp) else None
     if axes is None or not is_used_once(value) or op.predicate is not None:
         return None
-    if not is_float(typed(value).element_type) or not is_known(op.operands[1], r):
+    if not is_float(typed(value).element_type):
         return None
     bias = None
     for vector in bias_of(op):

@@ -55,10 +55,8 @@ def beside_scalar(value: SSAValue, kind: type[Operation], r: Rewriter) -> tuple[
     if op is None:
         return None
     for x, c in ((op.operands[0], op.operands[1]), (op.operands[1], op.operands[0])):
-        if x.type == value.type and is_known(c, r):
-            number = r.uniform(c)
-            if number is not None:
-                return x, number
+        if x.type == value.type and (number := r.uniform(c)) is not None:
+            return x, number
     return None
 
 
@@ -70,7 +68,7 @@ def factors(value: SSAValue, r: Rewriter, depth: int = 3) -> tuple[list[SSAValue
     tensors: list[SSAValue] = []
     number = 1.0
     for operand in op.operands[:2]:
-        number_of = r.uniform(operand) if is_known(operand, r) else None
+        number_of = r.uniform(operand)
         if number_of is not None:
             number *= number_of
         else:

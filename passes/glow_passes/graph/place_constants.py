@@ -26,7 +26,7 @@ from glow_passes.graph.match import users
 def place(op: LiteralOp | SplatOp, r: Rewriter) -> SSAValue | None:
     """literal -> get of a constant; splat the same unless only element-wise operators read it."""
     kind = typed(op.result)
-    if isinstance(op, SplatOp) and is_open(shape_of(kind)):  # written by the run
+    if is_open(shape_of(kind)):  # written by the run
         return None
     if isinstance(op, SplatOp) and all(
         isinstance(user, GraphOp) and type(user).DATA_PARALLEL for user in users(op.result)

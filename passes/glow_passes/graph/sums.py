@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from math import prod
 from typing import Any
 
 from xdsl.ir import SSAValue
@@ -92,7 +91,7 @@ def _row_of(value: SSAValue) -> tuple[SSAValue, int] | None:
     if shaped is None:
         return None
     cut = producer(shaped.operands[0], SliceOp)
-    if cut is None or any(s != 1 for s in cut.steps):
+    if cut is None:
         return None
     whole, part = shape_of(cut.operands[0]), shape_of(cut.result)
     if part != (1, *whole[1:]) or shape_of(value) != whole[1:]:
@@ -108,25 +107,23 @@ def rows_times_matrix(op: MatmulOp, r: Rewriter) -> SSAValue | None:
     whole, index = row
     count, height, depth = shape_of(whole)
     users = [u.operation for u in op.rhs.uses]
-    mine = [m for m in users if isinstance(m, MatmulOp) and m.rhs is op.rhs]
+    mine = [m for m in users if isinstance(m, MatmulOp)]
     rows = Counter(row[1] for row in (_row_of(m.lhs) for m in mine) if row and row[0] is whole)
-    merged = any(_all_of(m.lhs) is whole for m in mine)
+    shape = (count * height, depth)
+    merged = any(_reshaped(m.lhs) is whole and shape_of(m.lhs) == shape for m in mine)
     if not merged and (len(rows) < MANY or 2 * len(rows) < count):
         return None
-    flat = r(ReshapeOp.to(whole, (count * height, depth)))
+    flat = r(ReshapeOp.to(whole, shape))
     product = r(MatmulOp(flat, op.rhs))
     columns = shape_of(op.rhs)[1]
     starts, ends = (index * height, 0), ((index + 1) * height, columns)
     return r(SliceOp(product, starts=starts, ends=ends, steps=(1, 1)))
 
 
-def _all_of(value: SSAValue) -> SSAValue | None:
-    """The tensor of three axes whose rows a matrix stacks."""
+def _reshaped(value: SSAValue) -> SSAValue | None:
+    """What a value is a reshape of."""
     shaped = producer(value, ReshapeOp)
-    whole = None if shaped is None else shaped.operands[0]
-    if whole is None or len(shape_of(whole)) != 3:
-        return None
-    return whole if shape_of(value) == (prod(shape_of(whole)[:2]), shape_of(whole)[2]) else None
+    return None if shaped is None else shaped.operands[0]
 
 
 PATTERNS = (

@@ -112,10 +112,8 @@ def uniform_value(array: Array) -> float | None:
     first = array.flat[0]
     if array.flat[array.size - 1] != first:
         return None
-    if array.size > 2 and any(array.strides) and not bool(np.all(array.reshape(-1) == first)):
-        return None
-    if first == 0 and any(array.strides):  # 0 and -0 are equal
-        bits = np.frombuffer(array.tobytes(), np.uint8).reshape(array.size, -1)
+    if any(array.strides):  # else one element stands for all; 0 and -0 are equal, but not the same
+        bits = np.ascontiguousarray(array).reshape(-1).view(f"u{array.itemsize}")
         if bool(np.any(bits != bits[0])):
             return None
     value = float(first)

@@ -28,3 +28,16 @@ glow.func @keeps_expansion {
 }
 glow.constant @b = dense<[[1.0], [2.0]]> : tensor<2x1xf32>
 glow.placeholder @z output : tensor<2x4000000xf32>
+
+// Weights of few bits stay packed: kernels read them so.
+// CHECK-LABEL: glow.func @keeps_packed
+glow.func @keeps_packed {
+  %codes = glow.get @codes : tensor<1x1xui8>
+  %scales = glow.get @scales : tensor<1x1xf32>
+  // CHECK: glow.dequantize_blocks
+  %w = glow.dequantize_blocks %codes, %scales {bits = 4 : i64, block = 16 : i64, depth = 2 : i64, point = 2.0 : f64} : (tensor<1x1xui8>, tensor<1x1xf32>) -> tensor<1x2xf32>
+  glow.save %w to @unpacked : tensor<1x2xf32>
+}
+glow.constant @codes = #glow.bits<"0x02", tensor<1x1xui8>>
+glow.constant @scales = dense<0.5> : tensor<1x1xf32>
+glow.placeholder @unpacked output : tensor<1x2xf32>

@@ -39,3 +39,18 @@ glow.func @keeps_predicated {
   %c = glow.add %a, %b : (tensor<2xf32>, tensor<2xf32>) -> tensor<2xf32>
   glow.save %c to @y : tensor<2xf32>
 }
+
+// Equal integers of different scales are different numbers.
+// CHECK-LABEL: glow.func @keeps_scales
+glow.func @keeps_scales {
+  // CHECK: glow.get @half
+  // CHECK: glow.get @quarter
+  %h = glow.get @half : tensor<2x!quant.uniform<i8:f32, 0.5>>
+  %q = glow.get @quarter : tensor<2x!quant.uniform<i8:f32, 0.25>>
+  glow.save %h to @halves : tensor<2x!quant.uniform<i8:f32, 0.5>>
+  glow.save %q to @quarters : tensor<2x!quant.uniform<i8:f32, 0.25>>
+}
+glow.constant @half = #glow.bits<"0x0102", tensor<2x!quant.uniform<i8:f32, 0.5>>>
+glow.constant @quarter = #glow.bits<"0x0102", tensor<2x!quant.uniform<i8:f32, 0.25>>>
+glow.placeholder @halves output : tensor<2x!quant.uniform<i8:f32, 0.5>>
+glow.placeholder @quarters output : tensor<2x!quant.uniform<i8:f32, 0.25>>
