@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import time
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,7 @@ import pytest
 from commands import refused, run
 from onnx import TensorProto, helper, numpy_helper
 
+from glow_passes.watch.dot import to_svg
 from glow_tools import bench, opt, translate
 from glow_tools import compile as compile_command
 from glow_tools import run as run_command
@@ -182,6 +184,23 @@ def test_svg_without_graphviz(net: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     """Where Graphviz is not installed, that is said."""
     monkeypatch.setenv("PATH", "")
     refused(run(opt.main, net, "-t", "svg"), "Graphviz")
+
+
+@pytest.mark.parametrize(
+    ("program", "message"), [("sleep 30", "does not draw these"), ("exit 3", "Graphviz failed")]
+)
+def test_svg_with_a_graphviz_that_fails(
+    program: str, message: str, net: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A picture that takes too long, or fails, is a message that says what else there is."""
+    dot = tmp_path / "dot"
+    dot.write_text(f"#!/bin/sh\necho no picture >&2\nexec {program}\n".replace("exec exit", "exit"))
+    dot.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    monkeypatch.setattr(to_svg, "__defaults__", (0.4,))
+    start = time.monotonic()
+    refused(run(opt.main, net, "-t", "svg"), message)
+    assert time.monotonic() - start < 20
 
 
 def test_output_is_whole_or_not_there(tmp_path: Path) -> None:
