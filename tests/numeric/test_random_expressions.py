@@ -132,6 +132,8 @@ FOUND = (
     "np.clip(u.sum(), -1, 1)",
     "np.median(np.array([s, np.inf, np.inf, np.inf]))",
     "np.median(z)",
+    "np.arctan2(m, s)",
+    "np.copysign(1.25, m)",
     "np.hypot(u, u)",
     "np.logaddexp(u, (n * 1).astype(np.int8)[:3])",
     "np.reciprocal(u + 5)",
