@@ -336,8 +336,7 @@ def used_symbols(function: Operation) -> set[str]:
 
 def public_name(op: PlaceholderOp) -> str:
     """The name users know: the importer's `onnx.name`, or the symbol."""
-    attribute = op.attributes.get("onnx.name")
-    return getattr(attribute, "data", op.sym_name.data)
+    return getattr(op.attributes.get("onnx.name"), "data", op.sym_name.data)
 
 
 def dtype_named(name: str) -> np.dtype:
@@ -351,9 +350,7 @@ def dtype_named(name: str) -> np.dtype:
 def check_mapping(inputs: object) -> None:
     """BindingError where inputs are no dict."""
     if not isinstance(inputs, Mapping):
-        raise BindingError(
-            f"inputs are a dict of name -> array, or in order net(x, y); not {type(inputs).__name__}"
-        )
+        raise BindingError(f"inputs are a dict of name -> array, not {type(inputs).__name__}; or net(x, y)")
 
 
 def as_array(name: str, value: Any) -> Array:
@@ -400,8 +397,7 @@ _OWN = {
 
 
 def _own(name: str) -> type[Backend]:
-    module, kind = _OWN[name]
-    return getattr(import_module(module), kind)
+    return getattr(import_module(_OWN[name][0]), _OWN[name][1])
 
 
 def registry() -> dict[str, type[Backend]]:

@@ -47,9 +47,10 @@ class FunctionPass(LevelPass):
 
 
 class GraphPass(LevelPass):
-    """A pass on graphs, lowered ones and those of a target too."""
+    """A pass on graphs, lowered ones and those of a target too; with `BODIES` in a func.func, too."""
 
     LEVEL = Level.GRAPH
+    BODIES: ClassVar[bool] = True
 
 
 class InstructionPass(LevelPass):
@@ -82,6 +83,7 @@ def check_order(module: ModuleOp, passes: Sequence[ModulePass]) -> None:
     """
     levels = levels_of(module)
     if not levels:
+        _check_bodies(module, passes)
         return
     maker: dict[Level, str] = {}
     planned: str | None = None
@@ -107,3 +109,15 @@ def check_order(module: ModuleOp, passes: Sequence[ModulePass]) -> None:
         raise OrderError(
             f"pass {moved.spec()} changes buffers after {planned} gave them places; plan after it"
         )
+
+
+def _check_bodies(module: ModuleOp, passes: Sequence[ModulePass]) -> None:
+    """OrderError for a pass that does nothing to MLIR's functions, where there are no others."""
+    from glow_dialects.ops.module import bodies
+
+    if not any(True for _ in bodies(module)):
+        return
+    for item in passes:
+        if isinstance(item, LevelPass) and not (isinstance(item, GraphPass) and item.BODIES):
+            what = f"pass {item.spec()} works on {item.LEVEL.value}"
+            raise OrderError(f"{what}; the program there is functions of MLIR (func.func)")

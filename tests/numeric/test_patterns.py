@@ -173,6 +173,18 @@ def test_pattern(name: str) -> None:
         np.testing.assert_allclose(have, value, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.parametrize(("number", "left"), [(3.0, "div"), (4.0, "mul"), (0.125, "mul")])
+def test_doubles_are_divided(number: float, left: str) -> None:
+    """A product stands for a quotient of doubles where it is exact."""
+    g = Graph()
+    g.save(g.b(DivOp(g.input(data(2).astype(np.float64)), g.constant(np.full(2, number)))))
+    want = g.run()
+    SimplifyPass(only=("algebra",)).apply(context(), g.module)
+    DcePass().apply(context(), g.module)
+    assert g.ops()[-1] == left
+    np.testing.assert_array_equal(g.run()[0], want[0])
+
+
 def test_batch_norm_rounds_once() -> None:
     """Weights of half precision are multiplied by factors that were not rounded themselves."""
     g = Graph()

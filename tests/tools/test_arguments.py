@@ -59,7 +59,7 @@ def test_counts_of_threads(backend: str, threads: Any) -> None:
 @pytest.mark.parametrize(
     ("shapes", "words"),
     [
-        ({"z": (1,)}, "no input 'z'"),
+        ({"z": (1,)}, "no input or dimension 'z'"),
         ({"x": (2,)}, "has 2 dimensions"),
         ({"x": (4, 3)}, r"is \(2, 3\)"),
         ({"x": 6}, "given 6, expected a tuple"),

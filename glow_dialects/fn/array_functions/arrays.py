@@ -189,7 +189,8 @@ def _argsort(u: Unit, a: SSAValue, axis: int | None) -> SSAValue:
     return ordered(u, a, axis)[1]
 
 
-def _quantile(u: Unit, a: SSAValue, q: float, axis: Axes, keepdims: bool) -> SSAValue:
+def _quantile(u: Unit, a: SSAValue, q: float, axis: Axes, keepdims: bool, *, mean: bool = False) -> SSAValue:
+    """By a line between the elements beside the place; `mean`: their mean, of which infinities are no NaN."""
     if not 0 <= q <= 1:
         raise VerifyException(f"the quantile {q} must be between 0 and 1")
     x, rank = real(u, a), len(shape_of(a))
@@ -206,8 +207,12 @@ def _quantile(u: Unit, a: SSAValue, q: float, axis: Axes, keepdims: bool) -> SSA
     quantile = window(u, ranked, last, low, low + 1)
     if part:
         above = window(u, ranked, last, low + 1, low + 2)
-        step = u.op("mul", u.op("sub", above, quantile), u.b.scalar(part, quantile))
-        quantile = u.op("add", quantile, step)
+        if mean:
+            half = u.b.scalar(0.5, quantile)
+            quantile = u.op("add", u.op("mul", quantile, half), u.op("mul", above, half))
+        else:
+            step = u.op("mul", u.op("sub", above, quantile), u.b.scalar(part, quantile))
+            quantile = u.op("add", quantile, step)
     bad = reduced(u, "max", u.cast(u.op("is_nan", flat), i64), last, True)
     quantile = u.op("select", u.cast(bad, i1), u.b.scalar(math.nan, quantile), quantile)
     kept = tuple(1 if i in axes else n for i, n in enumerate(shape_of(x)))
@@ -215,7 +220,7 @@ def _quantile(u: Unit, a: SSAValue, q: float, axis: Axes, keepdims: bool) -> SSA
 
 
 def _median(u: Unit, a: SSAValue, axis: Axes, keepdims: bool) -> SSAValue:
-    return _quantile(u, a, 0.5, axis, keepdims)
+    return _quantile(u, a, 0.5, axis, keepdims, mean=True)
 
 
 def _percentile(u: Unit, a: SSAValue, q: float, axis: Axes, keepdims: bool) -> SSAValue:

@@ -191,6 +191,7 @@ class DifferentiatePass(GraphPass):
     """
 
     name = "glow-differentiate"
+    BODIES = False
     function: str = "main"
     loss: str = ""
     wrt: tuple[str, ...] = ()

@@ -42,6 +42,7 @@ class OutlineControlPass(GraphPass):
     """
 
     name = "glow-outline-control"
+    BODIES = False
     MAKES = (Level.FUNCTIONS, Level.GRAPH)
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:

@@ -144,6 +144,7 @@ class IrgenPass(GraphPass):
     """Replace every glow.func by its glow_instr.func."""
 
     name = "glow-irgen"
+    BODIES = False
     MAKES = (Level.INSTRUCTIONS,)
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:

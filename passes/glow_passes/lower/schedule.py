@@ -12,7 +12,7 @@ from xdsl.ir import Operation, SSAValue
 from glow_dialects.core.estimates import estimate
 from glow_dialects.core.graph_op import GraphOp
 from glow_dialects.core.types import bytes_of
-from glow_dialects.ops.module import FuncOp, GetOp, SaveOp, functions
+from glow_dialects.ops.module import FuncOp, GetOp, SaveOp, bodies
 from glow_passes.contract import GraphPass
 
 
@@ -113,5 +113,5 @@ class SchedulePass(GraphPass):
     by: Literal["memory", "order"] = "memory"
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
-        for function in functions(op):
+        for function in bodies(op):
             schedule(function, self.by == "memory")

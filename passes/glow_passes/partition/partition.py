@@ -100,6 +100,7 @@ class PartitionPass(GraphPass):
     """
 
     name = "glow-partition"
+    BODIES = False
     count: int = 0
     memory: int | str = 0
     devices: int = 0

@@ -37,6 +37,7 @@ class InstrumentPass(GraphPass):
     """Add a save for each float value: profiling works on every backend, with its own code."""
 
     name = "glow-instrument"
+    BODIES = False
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         for function in list(functions(op)):

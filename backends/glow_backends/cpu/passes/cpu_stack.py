@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Attribute, Operation, OpResult, SSAValue
+from xdsl.traits import IsTerminator
 
 from glow_backends.cpu.calls import dtype_name
 from glow_backends.cpu.emit import values
@@ -20,7 +21,7 @@ from glow_backends.cpu.quantized_steps import is_quantized
 from glow_dialects.core.graph_op import GraphOp
 from glow_dialects.core.location import stand_for
 from glow_dialects.core.types import element_of, shape_of
-from glow_dialects.ops.module import FuncOp, SaveOp, functions
+from glow_dialects.ops.module import FuncOp, SaveOp, bodies
 from glow_passes.contract import GraphPass
 from glow_passes.graph.driver import is_dead
 from glow_passes.graph.symbols import Symbols
@@ -189,14 +190,15 @@ def stack(function: FuncOp, symbols: Symbols) -> int:
 
 
 def sort(function: FuncOp) -> None:
-    """Definitions before uses, otherwise the order as it was; saves stay in order, behind all else."""
+    """Definitions before uses, otherwise the order as it was; saves and a return stay behind all else."""
     block = function.body.block
     ops = list(block.ops)
     index = {op: i for i, op in enumerate(ops)}
     waiting = {
         op: len({v.op for v in op.operands if isinstance(v, OpResult) and v.op in index}) for op in ops
     }
-    ready = [(isinstance(op, SaveOp), i) for op, i in index.items() if not waiting[op]]
+    behind = {op: 1 if isinstance(op, SaveOp) else 2 if op.has_trait(IsTerminator) else 0 for op in ops}
+    ready = [(behind[op], i) for op, i in index.items() if not waiting[op]]
     heapq.heapify(ready)
     order: list[Operation] = []
     while ready:
@@ -205,7 +207,7 @@ def sort(function: FuncOp) -> None:
         for user in {u.operation for r in op.results for u in r.uses if u.operation in index}:
             waiting[user] -= 1
             if not waiting[user]:
-                heapq.heappush(ready, (isinstance(user, SaveOp), index[user]))
+                heapq.heappush(ready, (behind[user], index[user]))
     assert len(order) == len(ops), "a group of the loop was not convex"
     for op in ops:
         op.detach()
@@ -223,5 +225,5 @@ class CpuStackPass(GraphPass):
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         symbols = Symbols(op)
-        if sum(stack(function, symbols) for function in functions(op)):
+        if sum(stack(function, symbols) for function in bodies(op)):
             symbols.sweep()
