@@ -456,7 +456,7 @@ def test_unlike_devices_that_all_run_everything() -> None:
 
 
 def test_devices_look_up_at_once() -> None:
-    """Of a table over four devices three look up without each other; the last puts together what they found."""
+    """Of a table over four devices three look up without each other; the last joins what they found."""
     rng = np.random.default_rng(6)
     g = glow.GraphBuilder()
     table = g.constant(rng.standard_normal((1000, 16)).astype(np.float32), "table")
