@@ -142,6 +142,11 @@ class Program(ABC):
         """Whether the program is for any size but those of these shapes, which need one of their own."""
         return False
 
+    def limits(self, shapes: Mapping[str, Sequence[int]]) -> str:
+        """The sizes that a program of open sizes is for, and what keeps it from being for these."""
+        del shapes
+        return ""
+
     def bind(self, inputs: Mapping[str, Array]) -> Bound:
         """The program with memory for its inputs (filled with `inputs`, checked) and outputs."""
         return Bound(self, inputs)

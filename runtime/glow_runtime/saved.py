@@ -154,10 +154,13 @@ class SavedPrograms(ProgramSource):
     def program(self, shapes: dict[str, tuple[int, ...]], values: dict[str, Array]) -> Program:
         program = self._programs.get(_key(shapes, {n: a.tobytes() for n, a in values.items()}))
         if program is None:
-            some = " and any sizes alike" if self.open_programs else ""
+            open_ones = [
+                f"any {p.limits(shapes)}" for (names, _), p in self.open_programs if names == set(shapes)
+            ]
+            known = "; ".join([*self._texts, *open_ones]) or "other inputs"
             raise ShapeError(
-                f"{self._path} has no program for {_text(self.plain(shapes))}: there are those for "
-                f"{'; '.join(self._texts) or 'no fixed shapes'}{some}"
+                f"{self._path} has no program for {_text(self.plain(shapes))}: there are those for {known}; "
+                "compile the model for these shapes, too, and save it again"
             )
         return program
 

@@ -453,3 +453,26 @@ def test_unlike_devices_that_all_run_everything() -> None:
     count, outputs = served(model, ["cpu", "interpreter"], inputs)
     assert count == 1
     same(outputs, expected(model, inputs))
+
+
+def test_devices_look_up_at_once() -> None:
+    """Of a table over four devices three look up without each other; the last joins what they found."""
+    rng = np.random.default_rng(6)
+    g = glow.GraphBuilder()
+    table = g.constant(rng.standard_normal((1000, 16)).astype(np.float32), "table")
+    g.save(g.tanh(g.gather(table, g.placeholder("i", (7,), np.dtype(np.int32)))), "y")
+    with glow.HostManager([glow.Device(memory=1000 * 64 // 4 + 100)] * 4) as host:
+        network = host.add_network("net", g)
+        waits = [sum(n in network.writers for n in part.inputs) for part in network.partitions]
+        assert sorted(waits)[:3] == [0, 0, 0] and len(waits) == 4
+        inputs = {"i": np.array([0, -1, 999, -1000, 250, 500, 749], np.int32)}
+        same(host.run("net", inputs), expected(g, inputs))
+
+
+def test_joins_move_where_parts_then_run_side_by_side() -> None:
+    """A part that needs the one before for more than a join keeps what it has."""
+    model = layers(4, join=True)
+    function = next(functions(model.module))
+    plan = cut(node_graph(function), [Place()] * 3, 3)
+    parts = [part for part, _ in plan]
+    assert parts == sorted(parts)

@@ -202,3 +202,20 @@ def test_it_is_an_archive_that_others_read(file: Path) -> None:
     with zipfile.ZipFile(file) as archive:
         assert archive.testzip() is None
         assert "manifest.json" in archive.namelist()
+
+
+def test_sizes_beyond_the_limits_are_told(file: Path, tmp_path: Path) -> None:
+    """With the limits of each program, and what to do."""
+    net = glow.load_program(file)
+    with pytest.raises(glow.ShapeError) as error:
+        net.run(rows(100_000))
+    text = str(error.value)
+    assert "has no program for x 100000x24: there are those for x 3x24; any n from " in text
+    most = int(text.partition(" to ")[2].split(";")[0].split(" ")[0])
+    assert net.run(rows(most))["y"].shape == (most, 10)
+    with pytest.raises(glow.ShapeError, match="compile the model for these shapes, too"):
+        net.run(rows(most + 1))
+    fixed = glow.compile(network(3))
+    fixed.save(tmp_path / "fixed.glow")
+    with pytest.raises(glow.BindingError, match="expected"):
+        glow.load_program(tmp_path / "fixed.glow").run(rows(4))

@@ -34,6 +34,9 @@ class OpenProgram(CpuProgram):
     def excludes(self, shapes: Shapes) -> bool:
         return self._tables.excludes(shapes)
 
+    def limits(self, shapes: Shapes) -> str:
+        return self._tables.limits(shapes)
+
     def run_on(self, inputs: Mapping[str, Array], state: Mapping[str, Array]) -> dict[str, Array]:
         sized = self._sized(inputs)
         for name, port in sized.states.items():

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -138,6 +139,18 @@ class SizeTables:
         """The sizes of the symbols, as messages name them."""
         sizes = (f"{s}={self._of_symbol(s, shapes) * s.divisor}" for s in self._origins)
         return ", ".join(sizes)
+
+    def limits(self, shapes: Shapes) -> str:
+        """The limits of the symbols, and the conditions that sizes of these shapes do not meet."""
+        texts = [
+            f"{s} from {s.least * s.divisor}"
+            + (f" to {int(s.most) * s.divisor}" if s.most != inf else "")
+            + (f" by {s.divisor}" if s.divisor > 1 else "")
+            for s in self._origins
+        ]
+        values = self._values(shapes)
+        broken = () if values is None else self._broken(self._sizes(values))
+        return " where ".join([", ".join(texts), *(str(c) for c in broken if c is not None)])
 
     def _of_symbol(self, symbol: Symbol, shapes: Shapes) -> int:
         """The size of a symbol, in units of its divisor."""

@@ -149,11 +149,40 @@ def cut(graph: NodeGraph, places: Sequence[Place], count: int = 0) -> list[tuple
         if options:
             _, starts, order = min(options, key=lambda option: option[0])
             part_of = np.searchsorted(starts, np.array(sequence.block_of), side="right") - 1
-            return [(int(part), order[int(part)]) for part in part_of]
+            return _side_by_side(graph, [(int(part), order[int(part)]) for part in part_of])
     packed = None if count else _packed(sequence, places)
     if packed is None:
         raise PartitionError(_why_not(graph, places, count))
-    return [packed[block] for block in sequence.block_of]
+    return _side_by_side(graph, [packed[block] for block in sequence.block_of])
+
+
+def _side_by_side(graph: NodeGraph, plan: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """The plan, where joins alone keep a part from running beside those before it: with the joins later.
+
+    select(here, lookup here, what the part before found)  ->  in the part that reads it
+    """
+    parts, at = [part for part, _ in plan], dict(plan)
+    reads: dict[int, list[int]] = {}
+    readers: dict[int, list[int]] = {}
+    for writer, reader, _ in graph.edges():
+        reads.setdefault(reader, []).append(writer)
+        readers.setdefault(writer, []).append(reader)
+    for part in sorted(set(parts), reverse=True):
+        waiting: list[int] = []
+        for index in (i for i, p in enumerate(parts) if p == part):
+            if any(parts[w] < part or w in waiting for w in reads.get(index, ())):
+                waiting.append(index)
+        moved = dict(enumerate(parts))
+        for index in reversed(waiting):
+            node, moved[index] = (
+                graph.nodes[index],
+                min((moved[r] for r in readers.get(index, ())), default=0),
+            )
+            if node.constants or node.held or moved[index] <= part:
+                break
+        else:
+            parts = list(moved.values())
+    return [(part, at[part]) for part in parts]
 
 
 #: What parts of the largest memory runs of nodes are cut into, where one run a place does not do.

@@ -18,9 +18,10 @@ from glow_passes.graph.symbols import Symbols
 def spread(function: FuncOp, most: int) -> int:
     """Take tables of more than `most` bytes apart, of which rows are looked up and no more; their number.
 
-    gather(table, i)  ->  i >= n ? gather(rows from n on, i - n) : gather(rows before n, i)
+    gather(table, i)  ->  i - n >= 0 ? gather(rows from n on, i - n) : gather(rows before n, i)
 
-    The results are the same, bit for bit; an index out of range is an error where it was one.
+    The results are the same, bit for bit; an index out of range is an error where it was one. No lookup reads
+    what another has worked out, so that devices do them at once.
     """
     module = module_of(function)
     assert module is not None
@@ -54,8 +55,9 @@ def _tables(function: FuncOp, symbols: Symbols, most: int) -> dict[ConstantOp, l
 
 
 def _is_plain(op: GatherOp) -> bool:
-    """Whether it looks up rows, by indices that can count them."""
-    return op.axis == 0 and dtype_of(typed(op.indices)).itemsize >= 4
+    """Whether it looks up rows, by indices that can count them, from both ends."""
+    dtype = dtype_of(typed(op.indices))
+    return op.axis == 0 and dtype.kind == "i" and dtype.itemsize >= 4
 
 
 def _piece(table: ConstantOp, symbols: Symbols, start: int, end: int) -> ConstantOp:
@@ -68,13 +70,11 @@ def _piece(table: ConstantOp, symbols: Symbols, start: int, end: int) -> Constan
 def _replace(lookup: GatherOp, pieces: list[ConstantOp], starts: list[int]) -> None:
     """Put lookups of the pieces in the place of one of the whole."""
     b = Builder.before(lookup)
-    index, rows = lookup.indices, starts[-1]
-    if dtype_of(typed(index)).kind == "i":
-        below = b(CmpLtOp(index, b.scalar(0, index)))
-        index = b(SelectOp(below, b(AddOp(index, b.scalar(rows, index))), index))
+    rows = starts[-1]
     result: SSAValue | None = None
     for piece, start in zip(pieces, starts, strict=False):
         count = shape_of(piece.type)[0]
+        index = _from(lookup.indices, start, rows, b)
         local = _local(index, start, count, start + count == rows, bool(lookup.checked), b)
         get = b.insert(GetOp.of(piece))
         get.result.name_hint = piece.sym_name.data
@@ -85,7 +85,7 @@ def _replace(lookup: GatherOp, pieces: list[ConstantOp], starts: list[int]) -> N
         )
         found = b(GatherOp(get.result, local, axis=0, checked=text))
         if result is not None:
-            here = b(CmpGeOp(index, b.scalar(start, index)))
+            here = b(CmpGeOp(index, b.scalar(0, index)))
             if len(shape_of(found)) > len(shape_of(here)):
                 ones = (1,) * (len(shape_of(found)) - len(shape_of(here)))
                 here = b(ReshapeOp.to(here, (*shape_of(here), *ones)))
@@ -102,13 +102,19 @@ def _replace(lookup: GatherOp, pieces: list[ConstantOp], starts: list[int]) -> N
         read.erase()
 
 
+def _from(indices: SSAValue, start: int, rows: int, b: Builder) -> SSAValue:
+    """Indices of a table of some rows, those from its end included, counted from a row on."""
+    index = b(SubOp(indices, b.scalar(start, indices))) if start else indices
+    below = b(CmpLtOp(index, b.scalar(-start, indices)))
+    return b(SelectOp(below, b(AddOp(index, b.scalar(rows, indices))), index))
+
+
 def _local(index: SSAValue, start: int, count: int, last: bool, checked: bool, b: Builder) -> SSAValue:
-    """The indices within a piece: any row of it for those of others, none for those of no piece."""
-    local = b(SubOp(index, b.scalar(start, index))) if start else index
+    """Indices from the start of a piece as any row of it for those of others, none for those of no piece."""
     top = b.scalar(count - 1, index)
     if start:
-        local = b(MaxOp(local, b.scalar(0, index)))
+        index = b(MaxOp(index, b.scalar(0, index)))
     elif checked:
         none = b(CmpLtOp(index, b.scalar(0, index)))
-        return b(SelectOp(none, b.scalar(count, index), b(MinOp(local, top))))
-    return local if last and checked else b(MinOp(local, top))
+        return b(SelectOp(none, b.scalar(count, index), b(MinOp(index, top))))
+    return index if last and checked else b(MinOp(index, top))
