@@ -6,6 +6,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation
 
 from glow_backends.base import Backend, Program, get_backend
+from glow_backends.legalize import runs
 from glow_backends.parts import Part, PartsProgram, check_states, compiled_part, ports_of
 from glow_dialects.core.errors import CompileError
 from glow_dialects.core.graph_op import GraphOp
@@ -30,23 +31,25 @@ class HostFallback(Backend):
         self.name = f"{self.device.name}+{self.host.name}"
 
     def supports(self, op: GraphOp) -> bool:
-        return self.device.supports(op) or self.host.supports(op)
+        return runs(self.device, op) or runs(self.host, op)
 
-    def on_device(self, op: Operation) -> bool:
-        """Whether a node runs on the device; another shape of a value is where the value is."""
-        if not isinstance(op, GraphOp):
-            return False
-        if op.VIEW:
-            owner = op.operands[0].owner
-            return isinstance(owner, GraphOp) and self.on_device(owner)
-        return self.device.supports(op)
+    def on_device(self, function: FuncOp) -> set[Operation]:
+        """The nodes that run on the device; another shape of a value is where the value is."""
+        found: set[Operation] = set()
+        for op in function.walk():
+            if not isinstance(op, GraphOp):
+                continue
+            if op.operands[0].owner in found if op.VIEW else runs(self.device, op):
+                found.add(op)
+        return found
 
     def compile_graph(self, module: ModuleOp, function: str = "main") -> Program:
         every = list(functions(module))
         if [f.sym_name.data for f in every] != [function]:
             raise CompileError(f"backend {self.name} compiles modules of one function, @{function}")
         inputs, outputs = ports_of(module, every[0])
-        plan = by_support(node_graph(every[0]), (self.on_device, lambda op: not self.on_device(op)))
+        there = self.on_device(every[0])
+        plan = by_support(node_graph(every[0]), (lambda op: op in there, lambda op: op not in there))
         backends = dict(plan)
         made = split(every[0], [part for part, _ in plan])
         check_states(made, f"backend {self.name}")

@@ -54,10 +54,11 @@ from glow_dialects.ops.quantized_conv import QuantizedConvOp
 from glow_dialects.ops.quantized_fully_connected import QuantizedFullyConnectedOp
 from glow_dialects.ops.requantize import finish, scale_of, zero_of
 from glow_passes.contract import InstructionPass
+from glow_passes.instr.cheapest import Cheapest
 from glow_passes.instr.machine import Work
 from glow_passes.instr.simulate import Timeline, simulate
 from glow_passes.instr.tile import fitting_tile, tile
-from glow_passes.instr.tiles import Place, Sizes, Tiler, conv_product, dense_product, followers
+from glow_passes.instr.tiles import Place, Sizes, Tiler, conv_product, dense_product, followers, some_sizes
 from glow_passes.instr.unroll import unroll_by
 
 # The data sheet.
@@ -148,7 +149,7 @@ class NpuTiler(Tiler):
         self.zero = 0 if self.floats else zero_of(self.layer.operands[1].type.element_type)
         self.factors = None if self.floats or element_of(layer.operands[0]) == i32 else factors_of(layer)
 
-    def run(self) -> None:
+    def run(self, sizes: Sizes) -> None:
         """Write the tiles in place of the layer."""
         layer = self.layer
         if "fully_connected" in layer.name:
@@ -156,8 +157,6 @@ class NpuTiler(Tiler):
         else:
             y, _, b = layer.operands[:3]
             product = conv_product(y, self.padded(), b, layer.strides, layer.dilations)
-        sizes = tile_sizes(layer)
-        assert sizes is not None
         self.product(product, sizes, f32 if self.floats else i32)
         self.replace()
 
@@ -197,29 +196,29 @@ def padded_shape(layer: Any) -> list[int]:
     return [count, depth, *(n + a + b for n, a, b in ends)]
 
 
-def tile_sizes(layer: Any) -> Sizes | None:
-    """Tiles of a sixteenth of the scratchpad, so that several are under way; None: the host does it."""
+def tile_sizes(layer: Any) -> list[Sizes]:
+    """Tiles that fit the scratchpad twice; none: the host does it."""
     kinds = [element_of(v) for v in layer.operands[:3]]
     bytes_only = layer.GRAPH_OP in (QuantizedConvOp, QuantizedFullyConnectedOp)
     if any(dtype_of(k).itemsize != 1 for k in kinds[1:]) if bytes_only else set(kinds) != {f32}:
-        return None
+        return []
     y, (outs, depth, *kernel) = shape_of(layer.operands[0]), shape_of(layer.operands[2])
     row = 1
     if "conv" in layer.name:
         if layer.group != 1 or layer.layout != "NCHW":
-            return None
+            return []
         lines, row, deep = y[2], prod(y[3:]), prod(kernel)
     else:
         lines, deep, depth, outs = y[0], 1, outs, depth
     if not prod(y) * depth * deep:
-        return None
-    room = MEMORY.size // 16 // dtype_of(kinds[1]).itemsize
-    for width in (4 * SIDE, 2 * SIDE, SIDE):
-        columns = min(outs, width)
-        part = min(depth, room // (deep * max(row, columns)))
-        if part and (rows := min(lines, 4 * SIDE, room // (row * max(columns, deep * part)))):
-            return Sizes(rows, columns, part)
-    return None
+        return []
+    width = dtype_of(kinds[1]).itemsize
+
+    def tile_bytes(sizes: Sizes) -> int:
+        rows, part = sizes.rows * row, sizes.depth * deep
+        return (rows * part + part * sizes.columns) * width + rows * sizes.columns * 4
+
+    return some_sizes(Sizes(lines, outs, depth), SIDE, tile_bytes, MEMORY.size // 2)
 
 
 def factors_of(layer: InstrOp) -> SSAValue:
@@ -245,15 +244,29 @@ class NpuTilePass(InstructionPass):
     name = "npu-tile"
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
+        cheapest = Cheapest(NpuBackend())
         for function in instr_functions(op):
             for layer in [o for o in function.block.ops if isinstance(o, InstrOp)]:
                 if layer.parent is None:
                     continue  # it followed another one
-                if layer.GRAPH_OP in LAYERS and tile_sizes(layer) is not None:
-                    NpuTiler(layer).run()
-                elif layer.GRAPH_OP in VECTOR and (sizes := fitting_tile(layer, MEMORY.size // 8)):
-                    tile(layer, SCRATCH, sizes)
+                if layer.GRAPH_OP in LAYERS and (sizes := cheapest(layer, tile_sizes(layer), tile_layer)):
+                    tile_layer(layer, sizes)
+                elif layer.GRAPH_OP in VECTOR:
+                    some = [fitting_tile(layer, MEMORY.size // part) for part in (4, 8, 16, 32)]
+                    sizes = cheapest(layer, filter(None, some), tile_vector)
+                    if sizes:
+                        tile_vector(layer, sizes)
             unroll_tiles(function)
+
+
+def tile_layer(layer: InstrOp, sizes: Sizes) -> None:
+    """The tiles of a layer on the matrix unit."""
+    NpuTiler(layer).run(sizes)
+
+
+def tile_vector(layer: InstrOp, sizes: Sequence[int]) -> None:
+    """The tiles of what the vector unit does."""
+    tile(layer, SCRATCH, sizes)
 
 
 def unroll_tiles(function: InstrFuncOp) -> None:

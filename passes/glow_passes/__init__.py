@@ -23,6 +23,7 @@ def all_passes() -> dict[str, type[ModulePass]]:
     from glow_passes.instr.plan_memory import PlanMemoryPass
     from glow_passes.instr.share_buffers import ShareBuffersPass
     from glow_passes.instr.shrink_lives import ShrinkLivesPass
+    from glow_passes.instr.spill import SpillPass
     from glow_passes.instr.tile import TilePass
     from glow_passes.instr.unroll import UnrollPass
     from glow_passes.lower.decompose import DecomposePass
@@ -46,6 +47,7 @@ def all_passes() -> dict[str, type[ModulePass]]:
         EliminateCopiesPass,
         ShareBuffersPass,
         ShrinkLivesPass,
+        SpillPass,
         PlanMemoryPass,
         UnrollPass,
         TilePass,

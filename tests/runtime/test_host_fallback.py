@@ -128,6 +128,45 @@ def test_states_are_shared_between_parts() -> None:
     np.testing.assert_array_equal(net.program.state["kept"], 3 * ones)
 
 
+def test_each_node_is_asked_about_once() -> None:
+    """Views of views are where the value is: chains of any length."""
+    asked: list[str] = []
+
+    class Asked(Layers):
+        def supports(self, op: GraphOp) -> bool:
+            asked.append(op.name)
+            return super().supports(op)
+
+    g = glow.GraphBuilder()
+    y = g.conv(g.placeholder("x", (1, 1, 2, 2)), g.constant(np.ones((1, 1, 1, 1), np.float32)))
+    backend = glow.HostFallback(Asked())
+    for _ in range(1500):
+        y = g.reshape(g.reshape(y, (4,)), (1, 1, 2, 2))
+    g.save(y, "y")
+    (function,) = functions(g.module)
+    assert len(backend.on_device(function)) == 3001
+    assert asked.count("glow.conv") == 1 and "glow.reshape" not in asked
+
+
+@pytest.mark.parametrize("wrap", [lambda b: b, glow.HostFallback], ids=["alone", "with host"])
+@pytest.mark.parametrize(
+    ("answer", "told"), [(lambda: {}["x"], "raises KeyError: 'x'"), (lambda: None, "returns None")]
+)
+def test_what_supports_may_not_say(wrap: Any, answer: Any, told: str) -> None:
+    """The message has the backend, the operator and the way out."""
+
+    class Lies(Layers):
+        def supports(self, op: GraphOp) -> bool:
+            return answer()
+
+    g = glow.GraphBuilder()
+    g.save(g.cumprod(g.placeholder("x", (2, 3)), axis=1), "y")
+    with pytest.raises(glow.UnsupportedError) as refused:
+        glow.compile(g, backend=wrap(Lies()))
+    assert f"backend layers: supports() {told} for glow." in str(refused.value)
+    assert "it has to return True or False for every operator" in str(refused.value)
+
+
 def test_a_backend_may_compile_graphs() -> None:
     g, feed = network()
     same(glow.compile(g, backend=GraphBackend()).run(feed), glow.compile(g, backend="interpreter").run(feed))

@@ -18,15 +18,17 @@ def double_buffer(loop: ForOp) -> bool:
 
     for i { load a[i]; I(a) }  ->  load a[0]; for i by 2 { load b[i+1]; I(a); load a[i+2]; I(b) }; I(a)
     """
-    loads = _loads(loop)
-    if not loads or loop.tokens or len(loop.turns) < 2:
+    loads = loads_of(loop)
+    if not loads:
         return False
     _Rotation(loop, loads).run()
     return True
 
 
-def _loads(loop: ForOp) -> list[StartCopyOp]:
-    """The transfers of a turn that nothing before them in the loop has a part in."""
+def loads_of(loop: ForOp) -> list[StartCopyOp]:
+    """The transfers of a turn that could start in the turn before: nothing in the loop has a part in them."""
+    if loop.tokens or len(loop.turns) < 2:
+        return []
     ops = list(loop.block.ops)
     written = {origin(v) for op in loop.walk() if isinstance(op, InstrOp) for v in op.written()}
     first: dict[SSAValue, Operation] = {}
@@ -126,4 +128,4 @@ class _Rotation:
         copy_ops(self.rest, self.loop, known, block, before, ahead, index)
 
 
-__all__ = ["double_buffer"]
+__all__ = ["double_buffer", "loads_of"]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from xdsl.ir import Block, Operation, SSAValue
 
-from glow_dialects.core.arena import plan_offsets
+from glow_dialects.core.arena import max_live, plan_offsets
 from glow_dialects.core.instr_op import Access, InstrOp
 from glow_dialects.core.token import is_token
 from glow_dialects.core.types import bytes_of
@@ -17,7 +17,7 @@ from glow_dialects.instr.loops import ForOp, YieldOp
 from glow_dialects.instr.memory import AllocOp, DeallocOp, InstrFuncOp, ViewOp, WeightOp, origin
 from glow_dialects.instr.regions import Region, meet, region_of
 from glow_dialects.instr.spaces import space_of
-from glow_passes.instr.double_buffer import double_buffer
+from glow_passes.instr.double_buffer import double_buffer, loads_of
 from glow_passes.instr.machine import Machine
 from glow_passes.instr.plan_memory import lives_of
 from glow_passes.instr.shrink_lives import shrink
@@ -41,8 +41,9 @@ def hide_latency(function: InstrFuncOp, machine: Machine) -> None:
     _double_buffer(function)
     blocks = [function.block, *(op.block for op in function.walk() if isinstance(op, ForOp))]
     written = {block: list(block.ops) for block in blocks}
+    sizes = {name: memory.size for name, memory in function.spaces().items()}
     for part in _FILLED:
-        scheduler = _Scheduler(machine, {n: int(m.size * part) for n, m in function.spaces().items()})
+        scheduler = _Scheduler(machine, sizes, part)
         for block in reversed(blocks):
             scheduler.block(block, written[block])
         if _fits(function):
@@ -52,14 +53,37 @@ def hide_latency(function: InstrFuncOp, machine: Machine) -> None:
 
 
 def _double_buffer(function: InstrFuncOp) -> None:
-    """Let innermost loops load ahead, unless memories are too small for two buffers of each load."""
-    before = function.clone()
-    for loop in [op for op in function.walk() if isinstance(op, ForOp)]:
-        if not any(isinstance(op, ForOp) for op in loop.block.ops):
+    """Let those innermost loops load ahead for which memories have room for two buffers of each load."""
+    for part in _FILLED:
+        before = function.clone()
+        for loop in _with_room(function, part):
             double_buffer(loop)
-    if not _fits(function):
+        if _fits(function):
+            return
         function.detach_region(function.body)
         function.add_region(before.detach_region(before.body))
+
+
+def _with_room(function: InstrFuncOp, part: float) -> list[ForOp]:
+    """The innermost loops whose loads, twice, fit in a part of each memory beside what lives there."""
+    memories, lives = function.spaces(), lives_of(function)
+    steps = {op: step for step, op in enumerate(function.walk())}
+    found: list[ForOp] = []
+    for loop in [op for op in steps if isinstance(op, ForOp)]:
+        if any(isinstance(op, ForOp) for op in loop.block.ops):
+            continue
+        low, high = steps[loop], steps[list(loop.block.ops)[-1]] + 1
+        own = {load.dest for load in loads_of(loop)}
+        for name, memory in memories.items():
+            there = {a.result: life for a, life in lives.items() if space_of(a.result) == name}
+            inside = [(max(a, low), min(b, high), n) for v, (a, b, n) in there.items() if v not in own]
+            kept = max_live([life for life in inside if life[0] < life[1]], memory.alignment)
+            ahead = 2 * sum(-(-there[v][2] // memory.alignment) * memory.alignment for v in own if v in there)
+            if kept + ahead > memory.size * part:
+                break
+        else:
+            found.append(loop)
+    return found
 
 
 def _fits(function: InstrFuncOp) -> bool:
@@ -84,9 +108,10 @@ class _Step:
 
 
 class _Scheduler:
-    def __init__(self, machine: Machine, sizes: Mapping[str, int]) -> None:
+    def __init__(self, machine: Machine, sizes: Mapping[str, int], part: float) -> None:
         self.machine = machine
         self.sizes = sizes
+        self.part = part
         self.peaks: dict[Operation, Counter[str]] = {}
 
     def block(self, block: Block, written: Sequence[Operation]) -> None:
@@ -115,7 +140,7 @@ class _Scheduler:
         _arrange(block, [steps[i].op for i in order])
 
     def _room(self, block: Block, written: Sequence[Operation]) -> dict[str, int]:
-        """The bytes of each memory that a block may fill: less what is live around its loop."""
+        """The bytes of each memory that a block may fill: a part of what is free around its loop."""
         room = dict(self.sizes)
         loop = block.parent_op()
         while isinstance(loop, ForOp):
@@ -129,7 +154,7 @@ class _Scheduler:
                     space = space_of(op.result)
                     room[space] = room.get(space, 0) - bytes_of(op.result.type)
             loop = outer.parent_op()
-        return room
+        return {space: int(size * self.part) for space, size in room.items()}
 
     def _issue_at(self, clock: Clock, op: Operation) -> int:
         return clock.issue_at(op) if isinstance(op, InstrOp) else clock.now

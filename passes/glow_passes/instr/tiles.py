@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from math import prod
@@ -52,6 +52,29 @@ class Sizes:
     rows: int
     columns: int
     depth: int
+
+
+_MOST_PARTS = 16
+"""Into how many parts the depth is cut at most: each is code of its own."""
+
+
+def some_sizes(whole: Sizes, unit: int, tile_bytes: Callable[[Sizes], int], room: int) -> list[Sizes]:
+    """Tiles of at most `room` bytes of a product: all of a dimension, or a power of two of it.
+
+    `whole` are the product's sizes; columns are multiples of `unit`. Of each width and depth there are
+    the two tiles that have the most rows.
+    """
+    found: list[Sizes] = []
+    for columns in _powers(whole.columns, unit):
+        for depth in [n for n in _powers(whole.depth, 1) if n * _MOST_PARTS >= whole.depth]:
+            every = [Sizes(rows, columns, depth) for rows in _powers(whole.rows, 1)]
+            found += [sizes for sizes in every if tile_bytes(sizes) <= room][:2]
+    return found
+
+
+def _powers(size: int, unit: int) -> list[int]:
+    """A size, and `unit` times the powers of two below it, the largest first."""
+    return [size, *(unit << k for k in reversed(range(size.bit_length())) if unit << k < size)]
 
 
 def dense_product(y: SSAValue, a: SSAValue, b: SSAValue) -> Product:
