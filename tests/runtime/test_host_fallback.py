@@ -159,7 +159,7 @@ def test_what_supports_may_not_say(wrap: Any, answer: Any, told: str) -> None:
         def supports(self, op: GraphOp) -> bool:
             return answer()
 
-    g = glow.GraphBuilder()
+    g: Any = glow.GraphBuilder()
     g.save(g.cumprod(g.placeholder("x", (2, 3)), axis=1), "y")
     with pytest.raises(glow.UnsupportedError) as refused:
         glow.compile(g, backend=wrap(Lies()))
