@@ -37,9 +37,9 @@ class HostFallback(Backend):
         """The nodes that run on the device; another shape of a value is where the value is."""
         found: set[Operation] = set()
         for op in function.walk():
-            if isinstance(op, GraphOp) and (
-                op.operands[0].owner in found if op.VIEW else runs(self.device, op)
-            ):
+            if not isinstance(op, GraphOp):
+                continue
+            if op.operands[0].owner in found if op.VIEW else runs(self.device, op):
                 found.add(op)
         return found
 

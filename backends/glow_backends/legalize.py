@@ -28,7 +28,7 @@ def runs(backend: Backend, node: GraphOp) -> bool:
     except Exception as error:  # whatever the code of a package does
         told = f"raises {type(error).__name__}: {error}"
     else:
-        if isinstance(answer, bool | np.bool):
+        if isinstance(answer, bool | np.bool):  # pyright: ignore[reportUnnecessaryIsInstance]
             return bool(answer)
         told = f"returns {answer!r}"
     who = f"backend {backend.name}{package_of(type(backend))}"

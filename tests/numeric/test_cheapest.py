@@ -74,7 +74,7 @@ def cycles(device: Device, sizes: tuple[int, ...]) -> int:
 @pytest.mark.parametrize("size", [1 << 16, 1 << 13, 1 << 11])
 @pytest.mark.parametrize("start", [4, 100, 1000])
 def test_the_fewest_cycles(size: int, start: int) -> None:
-    """Small tiles overlap, large ones start fewer transfers; the choice is within 5 % of the best that fits."""
+    """Small tiles overlap, large ones start fewer transfers; the choice is near the best that fits."""
     device = Device(size, start)
     found = Cheapest(device)(instruction(device)[1], SIZES, write)
     assert found is not None and 2 * 4 * found[0] * found[1] <= size // 2

@@ -145,7 +145,7 @@ def test_each_node_is_asked_about_once() -> None:
     g.save(y, "y")
     (function,) = functions(g.module)
     assert len(backend.on_device(function)) == 3001
-    assert asked == ["glow.conv"]
+    assert asked.count("glow.conv") == 1 and "glow.reshape" not in asked
 
 
 @pytest.mark.parametrize("wrap", [lambda b: b, glow.HostFallback], ids=["alone", "with host"])
@@ -159,7 +159,8 @@ def test_what_supports_may_not_say(wrap: Any, answer: Any, told: str) -> None:
         def supports(self, op: GraphOp) -> bool:
             return answer()
 
-    g, _ = network()
+    g: Any = glow.GraphBuilder()
+    g.save(g.cumprod(g.placeholder("x", (2, 3)), axis=1), "y")
     with pytest.raises(glow.UnsupportedError) as refused:
         glow.compile(g, backend=wrap(Lies()))
     assert f"backend layers: supports() {told} for glow." in str(refused.value)

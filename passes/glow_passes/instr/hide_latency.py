@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from xdsl.ir import Block, Operation, SSAValue
 
-from glow_dialects.core.arena import max_live, plan_offsets
+from glow_dialects.core.arena import Request, max_live, plan_offsets
 from glow_dialects.core.instr_op import Access, InstrOp
 from glow_dialects.core.token import is_token
 from glow_dialects.core.types import bytes_of
@@ -75,7 +75,9 @@ def _with_room(function: InstrFuncOp, part: float) -> list[ForOp]:
         low, high = steps[loop], steps[list(loop.block.ops)[-1]] + 1
         own = {load.dest for load in loads_of(loop)}
         for name, memory in memories.items():
-            there = {a.result: life for a, life in lives.items() if space_of(a.result) == name}
+            there: dict[SSAValue, Request] = {
+                a.result: life for a, life in lives.items() if space_of(a.result) == name
+            }
             inside = [(max(a, low), min(b, high), n) for v, (a, b, n) in there.items() if v not in own]
             kept = max_live([life for life in inside if life[0] < life[1]], memory.alignment)
             ahead = 2 * sum(-(-there[v][2] // memory.alignment) * memory.alignment for v in own if v in there)
