@@ -70,12 +70,17 @@ class GraphMath:
 
     def in_bytes(self, x: Term, axes: Sequence[int]) -> tuple[Term, Term]:
         """Whole numbers of 8 bits less a zero point, and their scale, by the range along some axes."""
+        stored, zero, scale = self.stored_bytes(x, axes)
+        return stored - zero, scale
+
+    def stored_bytes(self, x: Term, axes: Sequence[int]) -> tuple[Term, Term, Term]:
+        """Whole numbers from 0 to 255, their zero point and scale, by the range along some axes."""
         low = x.apply(ReduceMinOp, axes=tuple(axes), keepdims=True).minimum(0.0)
         high = x.max(axes).maximum(0.0)
         width = (high - low) / 255.0
         scale = width.equals(0.0).where(x.of(1.0), width)
         zero = (-low / scale).apply(RoundOp).apply(ClipOp, min=0.0, max=255.0)
-        return ((x / scale).apply(RoundOp) + zero).apply(ClipOp, min=0.0, max=255.0) - zero, scale
+        return ((x / scale).apply(RoundOp) + zero).apply(ClipOp, min=0.0, max=255.0), zero, scale
 
     def zeros(self, shape: Sequence[int]) -> Term:
         """A tensor of zeros."""

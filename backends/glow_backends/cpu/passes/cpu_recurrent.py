@@ -29,6 +29,7 @@ from glow_dialects.ops.gru import GruOp
 from glow_dialects.ops.iota import IotaOp
 from glow_dialects.ops.lstm import LstmOp
 from glow_dialects.ops.module import GetOp
+from glow_dialects.ops.quantized_fully_connected import QuantizedFullyConnectedOp
 from glow_dialects.ops.recurrent import GraphMath, RecurrentOp
 from glow_dialects.ops.reshape import ReshapeOp
 from glow_dialects.ops.rnn import RnnOp
@@ -116,19 +117,28 @@ def _running(lengths: SSAValue, steps: int, r: Rewriter) -> SSAValue:
 
 
 def _product_of_bytes(x: SSAValue, whole: Array, units: SSAValue, bias: SSAValue, r: Rewriter) -> SSAValue:
-    """x in 8 bits, by its range, times weights that are whole numbers in units of their column."""
+    """x in 8 bits, by its range, times weights that are whole numbers in units of their column.
+
+    Weights that are bytes multiply x as it is stored, and the zero point their sums; others x less its zero
+    point, in 16 bits.
+    """
     rows, columns = Term(x, r), whole.shape[1]
-    numbers, scale = GraphMath(rows).in_bytes(rows, (0, 1))
-    one = UniformQuantizedType.of(16, 1.0)
+    stored, zero, scale = GraphMath(rows).stored_bytes(rows, (0, 1))
     narrow = whole_type(whole) == "i8"
-    stored_weights = whole.astype(np.int8 if narrow else np.int16)
-    stored = r(BitCastOp(numbers.cast(i16).value, results=tensor(shape_of(x), one)))
-    held = r.weight(
-        stored_weights, "weights", tensor(whole.shape, UniformQuantizedType.of(8 if narrow else 16, 1.0))
-    )
-    sums = r(PairsFullyConnectedOp(stored, held, None, results=tensor((shape_of(x)[0], columns), i32)))
+    kind = UniformQuantizedType.of(8 if narrow else 16, 1.0)
+    held = r.weight(whole.astype(np.int8 if narrow else np.int16), "weights", tensor(whole.shape, kind))
+    result = tensor((shape_of(x)[0], columns), i32)
+    if narrow:
+        one = UniformQuantizedType.of(8, 1.0, signed=False)
+        numbers = r(BitCastOp(stored.cast(one.storage).value, results=tensor(shape_of(x), one)))
+        sums = Term(r(QuantizedFullyConnectedOp(numbers, held, None, results=result)), r)
+        taps = whole.sum(axis=0, dtype=np.float64).astype(np.int32).reshape(1, columns)
+        sums = sums - zero.cast(i32) * Term(r.weight(taps, "taps"), r)
+    else:
+        numbers = r(BitCastOp((stored - zero).cast(i16).value, results=tensor(shape_of(x), kind)))
+        sums = Term(r(PairsFullyConnectedOp(numbers, held, None, results=result)), r)
     factor = scale * Term(units, r).reshape((1, columns))
-    return (Term(sums, r).cast(f32) * factor + Term(bias, r)).value
+    return (sums.cast(f32) * factor + Term(bias, r)).value
 
 
 def project(op: RecurrentOp, r: Rewriter) -> Sequence[SSAValue] | None:
