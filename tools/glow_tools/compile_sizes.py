@@ -91,7 +91,7 @@ def _source(
 
 
 def _check(inputs: Sequence[Signature], sizes: Sequence[Size], shapes: Mapping[str, Sequence[int]]) -> None:
-    from glow_runtime.open_programs import dimension_name
+    from glow_runtime.program_source import dimension_name
 
     dims = {i.name: [dimension_name(i, axis) for axis in range(len(i.shape))] for i in inputs}
     known = {part for names in dims.values() for n in names if n for part in (n, *_terms(n))}
@@ -127,7 +127,7 @@ def _shape(
     signature: Signature, chosen: Mapping[str, int], shapes: Mapping[str, Sequence[int]]
 ) -> tuple[int, ...]:
     """The shape of an input: as the caller says, or its dimensions by their names."""
-    from glow_runtime.open_programs import dimension_name
+    from glow_runtime.program_source import dimension_name
 
     if signature.name in shapes:
         return tuple(shapes[signature.name])

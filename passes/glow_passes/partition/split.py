@@ -144,8 +144,10 @@ class _Split:
     def _read(self, value: SSAValue, part: int) -> Operation:
         """The operation that gives a partition a value from outside."""
         owner = value.owner
-        is_leaf = isinstance(owner, Operation) and owner.has_trait(Leaf)
-        made = owner.clone() if is_leaf else GetOp.of(self.transfers[value])
+        if isinstance(owner, Operation) and owner.has_trait(Leaf):
+            made = owner.clone()
+        else:
+            made = GetOp.of(self.transfers[value])
         made.results[0].name_hint = value.name_hint
         self.values[part][value] = made.results[0]
         return made
