@@ -97,7 +97,7 @@ def compile(
     backend: str | Backend = "cpu",
     threads: int | Literal["auto"] = 1,
     *,
-    shapes: Shapes | Sequence[Shapes] | None = None,
+    shapes: Shapes | Sequence[Mapping[str, Sequence[int]]] | None = None,
     verify: bool | None = None,
     progress: Callable[[str], None] | None = None,
     pipeline: Pipeline | None = None,
@@ -140,7 +140,7 @@ def compile(
 def executable(
     model: Any,
     compiler: Compiler,
-    shapes: Shapes | Sequence[Shapes] | None = None,
+    shapes: Shapes | Sequence[Mapping[str, Sequence[int]]] | None = None,
     specialize: Specialize | None = None,
     states: States = None,
 ) -> Executable:
@@ -166,7 +166,7 @@ def _module(model: Any) -> ModuleOp | Path:
     return Path(model) if isinstance(model, str | Path) else load(model)
 
 
-def _prepared(net: Executable, shapes: Shapes | Sequence[Shapes] | None) -> Executable:
+def _prepared(net: Executable, shapes: Shapes | Sequence[Mapping[str, Sequence[int]]] | None) -> Executable:
     """The executable with programs for shapes that a list gives."""
     if shapes is not None and not isinstance(shapes, Mapping):
         for item in shapes:
