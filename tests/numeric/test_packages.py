@@ -55,14 +55,14 @@ def test_passes_pipelines_and_targets(
     }
     monkeypatch.setitem(sys.modules, "test_packages", sys.modules[__name__])
     monkeypatch.setattr("importlib.metadata.entry_points", lambda group: groups.get(group, ()))
-    pipelines.named.cache_clear()
+    pipelines.pipeline_named.cache_clear()
     g = glow.GraphBuilder()
     g.save(g.relu(g.placeholder("x", (2, 8))), "y")
     glow.save(g, tmp_path / "net.mlir")
     with pytest.warns(RuntimeWarning) as caught:
         assert opt.main([str(tmp_path / "net.mlir"), "-p", "mine", "-t", "names"]) == 0
         assert opt.main(["--list-passes"]) == 0
-    pipelines.named.cache_clear()
+    pipelines.pipeline_named.cache_clear()
     texts = [str(w.message) for w in caught]
     assert any("pipeline 'odd'" in t for t in texts) and any("pass 'drop' of package" in t for t in texts)
     assert "glow.relu\n" in capsys.readouterr().out
