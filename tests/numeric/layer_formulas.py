@@ -250,6 +250,12 @@ def beside(n: Net, x: SSAValue, matrix: SSAValue) -> SSAValue:
 SUMS: dict[str, tuple[Formula, str]] = {
     "parts": (lambda n, x: parts(n, 0, 2, 4), "concat"),
     "parts, read twice": (lambda n, x: n.mul(p := parts(n, 0, 2, 4), p), "concat mul"),
+    "parts of a sum that is read twice": (
+        lambda n, x: n.mul(
+            n.add(s := parts(n, 0, 2), n.insert(spread(0, 3, 6), t(n, 3, 2), starts=(0, 4))), s
+        ),
+        "insert insert add insert add mul",
+    ),
     "parts inside a larger sum": (lambda n, x: n.add(parts(n, 0, 2, 4), t(n, 2, 3, 6)), "concat add"),
     "parts in another order": (lambda n, x: parts(n, 4, 0, 2), "concat"),
     "parts that leave a gap": (lambda n, x: parts(n, 0, 4), "insert insert add"),
