@@ -334,6 +334,9 @@ SUMS: dict[str, tuple[Formula, str]] = {
     "a row beside all": (
         lambda n, x: beside(n, a := t(n, 4, 2, 3), to(n, a, 8, 3)), "reshape matmul slice concat",
     ),
+    "a row beside another matrix": (
+        lambda n, x: beside(n, t(n, 4, 2, 3), t(n, 8, 3)), "slice reshape matmul matmul concat",
+    ),
     "a row beside half": (
         lambda n, x: beside(n, a := t(n, 4, 2, 3), to(n, cut(n, a, (0, 0, 0), (2, 2, 3)), 4, 3)),
         "slice reshape slice reshape matmul matmul concat",
