@@ -44,7 +44,7 @@ ACTIVATIONS: dict[str, tuple[Formula, str]] = {
     "swish of x + 1": (lambda n, x: n.mul(x, n.sigmoid(n.add(x, 1.0))), "add sigmoid mul"),
     "swish with a slope": (lambda n, x: n.mul(n.sigmoid(n.mul(x, 2.0)), x), "swish"),
     "swish under a predicate": (
-        lambda n, x: n.mul(x, n.sigmoid(x), predicate=n.of(np.bool_(True))), "swish",
+        lambda n, x: n.mul(x, n.sigmoid(x), predicate=n.g.input(np.array(True))), "swish",
     ),
     "two gates": (lambda n, x: n.mul(n.mul(x, n.sigmoid(x)), n.tanh(other(n))), "swish tanh mul"),
     "hard swish": (lambda n, x: n.mul(x, n.hard_sigmoid(x, alpha=1 / 6, beta=0.5)), "hard_swish"),

@@ -35,6 +35,7 @@ def spread(value: float, *shape: int) -> Array:
 ALGEBRA: dict[str, tuple[Formula, str]] = {
     "a constant first": (lambda n, x: n.add(row(6), x), "add"),
     "two constants": (lambda n, x: n.mul(x, n.add(row(6), grid(6))), "add mul"),
+    "a difference of constants": (lambda n, x: n.mul(x, n.sub(row(6), 2.0)), "sub mul"),
     "x + 0": (lambda n, x: n.add(x, 0.0), ""),
     "0 + x": (lambda n, x: n.add(0.0, x), ""),
     "x - 0": (lambda n, x: n.sub(x, 0.0), ""),

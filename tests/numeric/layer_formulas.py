@@ -250,6 +250,12 @@ def beside(n: Net, x: SSAValue, matrix: SSAValue) -> SSAValue:
 SUMS: dict[str, tuple[Formula, str]] = {
     "parts": (lambda n, x: parts(n, 0, 2, 4), "concat"),
     "parts, read twice": (lambda n, x: n.mul(p := parts(n, 0, 2, 4), p), "concat mul"),
+    "parts of a sum that is read twice": (
+        lambda n, x: n.mul(
+            n.add(s := parts(n, 0, 2), n.insert(spread(0, 3, 6), t(n, 3, 2), starts=(0, 4))), s
+        ),
+        "insert insert add insert add mul",
+    ),
     "parts inside a larger sum": (lambda n, x: n.add(parts(n, 0, 2, 4), t(n, 2, 3, 6)), "concat add"),
     "parts in another order": (lambda n, x: parts(n, 4, 0, 2), "concat"),
     "parts that leave a gap": (lambda n, x: parts(n, 0, 4), "insert insert add"),
@@ -327,6 +333,9 @@ SUMS: dict[str, tuple[Formula, str]] = {
     ),
     "a row beside all": (
         lambda n, x: beside(n, a := t(n, 4, 2, 3), to(n, a, 8, 3)), "reshape matmul slice concat",
+    ),
+    "a row beside another matrix": (
+        lambda n, x: beside(n, t(n, 4, 2, 3), t(n, 8, 3)), "slice reshape matmul matmul concat",
     ),
     "a row beside half": (
         lambda n, x: beside(n, a := t(n, 4, 2, 3), to(n, cut(n, a, (0, 0, 0), (2, 2, 3)), 4, 3)),

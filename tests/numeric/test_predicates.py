@@ -14,6 +14,7 @@ import glow_compiler as glow
 from glow_backends.predicated import PredicatedPart, PredicatedProgram
 from glow_dialects.core.graph_op import GraphOp
 from glow_dialects.core.types import Array
+from glow_dialects.ops.module import GetOp
 
 BATCH, SIZE = 16, 24
 
@@ -149,8 +150,10 @@ def test_operators_take_predicates() -> None:
         g, _ = graph_of(sample)
         nodes = [op for op in g.function.body.block.ops if isinstance(op, GraphOp)]
         predicate = g.input(np.array(True))
-        predicate.owner.detach()
-        g.function.body.block.insert_op_before(predicate.owner, nodes[0])
+        get = predicate.owner
+        assert isinstance(get, GetOp)
+        get.detach()
+        g.function.body.block.insert_op_before(get, nodes[0])
         for node in nodes:
             node.set_predicate(predicate)
             node.verify()

@@ -54,6 +54,9 @@ def test_uniform_value(array: Array, value: float | None) -> None:
 LONG = np.arange(100, dtype=np.float32)
 OTHER = LONG.copy()
 OTHER[1] = 5
+TWOS = np.broadcast_to(np.float32(2), (100,))
+NEARLY = TWOS.copy()
+NEARLY[1] = 3
 SIGNS = np.array([0.0, 1.0], np.float32)
 
 
@@ -71,6 +74,10 @@ SIGNS = np.array([0.0, 1.0], np.float32)
         (np.full(40, 2.0), np.full(40, 2.0), 1),
         (np.full(40, 2.0), np.full(40, 3.0), 2),
         (np.full(1, 2.0), np.full(1, 3.0), 2),
+        (TWOS, np.broadcast_to(np.float32(2), (100,)), 1),
+        (TWOS, TWOS.copy(), 1),
+        (TWOS, NEARLY, 2),
+        (NEARLY, TWOS, 2),
     ],
 )
 def test_equal_constants(first: Array, second: Array, count: int) -> None:
@@ -113,12 +120,12 @@ def test_names() -> None:
     """A number follows where a name is taken, the next one that is free."""
     g = Graph()
     symbols = Symbols(g.module)
-    for hint in ("w", "w_2", "w", "w", "v"):
+    for hint in ("w", "w_2", "w", "w", "w", "v"):
         symbols.add(LONG, tensor_of(LONG), hint)
-    names = ["w", "w_2", "w_1", "w_3", "v"]
-    assert list(symbols.table) == ["main", *names] and symbols.inserted == 5
+    names = ["w", "w_2", "w_1", "w_3", "w_4", "v"]
+    assert list(symbols.table) == ["main", *names] and symbols.inserted == 6
     assert [op.sym_name.data for op in g.module.ops if isinstance(op, ConstantOp)] == names[::-1]
-    assert symbols.sweep() == 5 and list(symbols.table) == ["main"]
+    assert symbols.sweep() == 6 and list(symbols.table) == ["main"]
 
 
 def test_swept() -> None:

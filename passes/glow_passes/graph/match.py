@@ -43,9 +43,7 @@ def terms(op: AddOp) -> list[SSAValue]:
 def beside_constant(op: Operation, r: Rewriter) -> tuple[SSAValue, Array] | None:
     """(x, c) of `op(x, c)` with c known and x not; patterns of algebra put constants second."""
     x, c = op.operands[0], op.operands[1]
-    if not is_known(c, r) or is_known(x, r):
-        return None
-    array = r.array(c)
+    array = None if is_known(x, r) else r.array(c)
     return None if array is None else (x, array)
 
 

@@ -109,11 +109,10 @@ def rows_times_matrix(op: MatmulOp, r: Rewriter) -> SSAValue | None:
     users = [u.operation for u in op.rhs.uses]
     mine = [m for m in users if isinstance(m, MatmulOp)]
     rows = Counter(row[1] for row in (_row_of(m.lhs) for m in mine) if row and row[0] is whole)
-    shape = (count * height, depth)
-    merged = any(_reshaped(m.lhs) is whole and shape_of(m.lhs) == shape for m in mine)
+    merged = any(_reshaped(m.lhs) is whole for m in mine)
     if not merged and (len(rows) < MANY or 2 * len(rows) < count):
         return None
-    flat = r(ReshapeOp.to(whole, shape))
+    flat = r(ReshapeOp.to(whole, (count * height, depth)))
     product = r(MatmulOp(flat, op.rhs))
     columns = shape_of(op.rhs)[1]
     starts, ends = (index * height, 0), ((index + 1) * height, columns)
