@@ -93,7 +93,9 @@ class Unit:
     def reals(self, values: Sequence[SSAValue]) -> list[SSAValue]:
         """Operands in the floats of their common type that NumPy's mathematical functions compute in."""
         kinds = [dtype_of(v.type) for v in values]
-        if promoted(kinds, self.weak).kind in "biu":  # those of each, which of int8 and uint8 are float16
+        strong = {k.kind for k, weak in zip(kinds, self.weak, strict=True) if not weak}
+        if promoted(kinds, self.weak).kind in "iu" and strong & {"i", "u"}:
+            # The floats of each: float16 of int8 and uint8, whose common type is int16.
             kinds = [k if weak else real_type(k) for k, weak in zip(kinds, self.weak, strict=True)]
         element = element_type(real_type(promoted(kinds, self.weak)))
         return [self.cast(v, element) for v in values]

@@ -133,6 +133,8 @@ FOUND = (
     "np.median(np.array([s, np.inf, np.inf, np.inf]))",
     "np.median(z)",
     "np.arctan2(m, s)",
+    "np.logaddexp(m, k)",
+    "np.arctan2(u, k)",
     "np.copysign(1.25, m)",
     "np.hypot(u, u)",
     "np.logaddexp(u, (n * 1).astype(np.int8)[:3])",
