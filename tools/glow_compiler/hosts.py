@@ -9,7 +9,7 @@ from typing import Any
 from xdsl.dialects.builtin import ModuleOp
 
 from glow_backends.base import Backend
-from glow_compiler.api import compile, executable, is_saved, load
+from glow_compiler.api import compile, executable, is_saved, load, parsed
 from glow_runtime.compiler import Compiler
 from glow_runtime.devices.device import Device
 from glow_runtime.devices.function import CallRecipe, Recipe
@@ -39,7 +39,9 @@ class ModelReader:
 
     def executable(self, model: Any, compiler: Compiler, shapes: Shapes | None) -> Executable:
         """The model with all that it needs to run, its programs made by a compiler."""
-        return compile(model, compiler.backend) if is_saved(model) else executable(model, compiler, shapes)
+        if is_saved(model):
+            return compile(model, compiler.backend)
+        return executable(parsed(model), compiler, shapes)
 
     def elsewhere(self, model: Any, backend: Backend, shapes: Shapes | None, folder: Path) -> Recipe:
         """How another process compiles the model; a graph in memory is written to `folder` for it."""
