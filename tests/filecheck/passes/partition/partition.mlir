@@ -113,7 +113,8 @@ glow.func @main {
 // CHECK: glow.constant @table_0
 // CHECK-NOT: glow.constant @table =
 // CHECK-LABEL: glow.func @main_0
-// CHECK: [[L:%.*]] = glow.sub
+// CHECK: [[D:%.*]] = glow.sub %i
+// CHECK: [[L:%.*]] = glow.select {{%.*}}, {{%.*}}, [[D]]
 // CHECK: [[M:%.*]] = glow.max [[L]]
 // CHECK: [[N:%.*]] = glow.min [[M]]
 // CHECK: [[T:%.*]] = glow.get @table_8
