@@ -17,7 +17,7 @@ from glow_dialects.fn.primitive import Constant, Pointwise, Primitive
 from glow_dialects.fn.primitives import PRIMITIVES
 from glow_dialects.fn.primitives.arithmetic import Add
 from glow_dialects.fn.primitives.compare import Chosen, Comparison, Extreme, Predicate
-from glow_dialects.fn.primitives.mathematics import Differentiable
+from glow_dialects.fn.primitives.mathematics import Differentiable, Square
 from glow_dialects.fn.primitives.scalars import Mathematical, Rounding, ScalarPrimitive, Unary
 
 
@@ -54,7 +54,8 @@ def own_build(card: type[ScalarPrimitive]) -> bool:
 def code_of(card: type[ScalarPrimitive]) -> bool:
     """Whether the CPU has code for a primitive on numbers."""
     named = issubclass(card, Mathematical | Comparison) and bool(card.code)
-    return named or issubclass(card, Extreme | Chosen) or card in FLOATS or card in INTS
+    product = card is Square  # of numbers it is inferred as a product
+    return named or product or issubclass(card, Extreme | Chosen) or card in FLOATS or card in INTS
 
 
 def families() -> set[type[Primitive]]:

@@ -26,7 +26,13 @@ def doubling() -> glow.GraphBuilder:
     return g
 
 
-@pytest.mark.parametrize("model", [None, 3, b"bytes", ["list"], ("a", "b", "c")])
+def test_bytes_of_no_model() -> None:
+    """Bytes are those of an ONNX model."""
+    with pytest.raises(glow.GlowError, match="a model of 5 bytes: not an ONNX model, or cut short"):
+        glow.compile(b"bytes")
+
+
+@pytest.mark.parametrize("model", [None, 3, {"set"}, ["list"], ("a", "b", "c")])
 def test_no_model(model: Any) -> None:
     """A model is one of a few kinds of things."""
     with pytest.raises(TypeError, match=r"a model is a path .*not"):
