@@ -65,6 +65,7 @@ def timeline_of(net: Any) -> Timeline:
 Model = Callable[[], tuple[glow.GraphBuilder, Array]]
 
 
+@pytest.mark.slow
 def test_layers_are_conformant(example: ModuleType) -> None:
     report = check_backend(example.NpuBackend(), LAYERS)
     assert not report.failures(), report
@@ -82,6 +83,7 @@ def test_example_is_short() -> None:
     assert len((FOLDER / "glow_npu.py").read_text(encoding="utf-8").splitlines()) <= 400
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", [perceptron, network])
 def test_numbers_and_cycles(example: ModuleType, model: Model) -> None:
     """Transfers may come early or late; hiding takes most of the waiting."""
@@ -105,6 +107,7 @@ def test_hiding_meets_the_bound(example: ModuleType) -> None:
     assert timeline.cycles <= 1.1 * timeline.bound
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", [perceptron, network])
 def test_quantized_networks_are_bit_exact(example: ModuleType, model: Model) -> None:
     """Stored integers, of the matrix unit as of the interpreter."""
@@ -127,6 +130,7 @@ def mobile() -> tuple[glow.GraphBuilder, Array]:
     return g, random(1, 16, 20, 20)
 
 
+@pytest.mark.slow
 def test_residuals_are_added_to_tiles(example: ModuleType) -> None:
     """What follows a layer is done where its tiles are; depthwise layers are vector work."""
     graph, data = mobile()

@@ -33,6 +33,7 @@ def reparsed(module: ModuleOp, generic: bool) -> ModuleOp:
     return again
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", firsts_quick(sorted(SAMPLES), lambda name: SAMPLES[name].op))
 def test_round_trip(name: str) -> None:
     """Nodes and instructions print and parse, in the custom and the generic form."""
@@ -49,6 +50,7 @@ def test_round_trip(name: str) -> None:
         assert module.is_structurally_equivalent(reparsed(module, generic))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(SAMPLES))
 def test_results_have_the_inferred_types(name: str) -> None:
     """The reference gives arrays of the result types, and the verifier takes no other type."""
@@ -75,6 +77,7 @@ def close(actual: Array, expected: Array, name: str) -> None:
         np.testing.assert_allclose(*wide, rtol=16 * eps, atol=2 * eps, err_msg=name)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [n for n, s in sorted(SAMPLES.items()) if s.op.can_decompose()])
 def test_decomposition_agrees(name: str) -> None:
     """Smaller operators give what the reference gives."""
@@ -95,6 +98,7 @@ def test_decomposition_agrees(name: str) -> None:
 SMOOTH = [n for n, s in sorted(SAMPLES.items()) if s.smooth and s.op.has_gradient()]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SMOOTH)
 def test_gradient_agrees_with_finite_differences(name: str) -> None:
     """Cotangents against central differences of a random projection of the results, in float64."""

@@ -71,6 +71,7 @@ def cycles(device: Device, sizes: tuple[int, ...]) -> int:
     return simulate(function, device).cycles
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [1 << 16, 1 << 13, 1 << 11])
 @pytest.mark.parametrize("start", [4, 100, 1000])
 def test_the_fewest_cycles(size: int, start: int) -> None:

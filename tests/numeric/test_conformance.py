@@ -17,6 +17,7 @@ def backend(request: pytest.FixtureRequest) -> Backend:
     return get_backend(request.param, **({"planned": True} if request.param == "interpreter" else {}))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", firsts_quick(ALL, lambda c: c.sample.op), ids=[c.name for c in ALL])
 def test_sample_agrees(case: Case, backend: Backend) -> None:
     """All operands bound at run time: the results are those of the reference."""

@@ -64,6 +64,7 @@ def keyword_spotting() -> tuple[glow.GraphBuilder, list[dict[str, np.ndarray]]]:
     return g, inputs
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("target", ["cortex-m4", "cortex-m55", "wasm32", "riscv64", "cortex-a72"])
 def test_integers_are_equal(target: str) -> None:
     """A quantised network gives the interpreter's bits on every machine."""

@@ -28,6 +28,7 @@ EXPECTED = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("program", programs.PROGRAMS, ids=lambda p: p.__name__)
 def test_value(program: Callable[..., float], backend: str) -> None:
@@ -36,6 +37,7 @@ def test_value(program: Callable[..., float], backend: str) -> None:
     assert close(glow.jit(program, backend=backend)(X, Y), expected, 1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("program", programs.PROGRAMS, ids=lambda p: p.__name__)
 def test_gradient(program: Callable[..., float], backend: str) -> None:

@@ -168,6 +168,7 @@ def leaves(value: Any) -> list[np.ndarray]:
     return [np.asarray(value)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", ["cpu", "interpreter"])
 @pytest.mark.parametrize(("function", "arguments"), CASES, ids=lambda c: getattr(c, "__name__", ""))
 def test_value(function: Callable[..., Any], arguments: tuple[Any, ...], backend: str) -> None:
@@ -228,6 +229,7 @@ def by_stores(x):
     return a, a[np.array([0, 0, 2])], np.array([np.sum(r) * r[1] for r in a])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", ["cpu", "interpreter"])
 @pytest.mark.parametrize("function", [by_accumulations, by_products, by_algebra, by_stores])
 def test_gradient(function: Callable[..., Any], backend: str) -> None:

@@ -16,6 +16,7 @@ PROGRAMS = [*function_programs_control.PROGRAMS, *function_programs_numbers.PROG
 WITH_GRAD = {"gradient_descent", "newton_by_grad", "hessian_inside", "grad_of_closure_choice"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda p: p.__name__)
 def test_value_and_gradient(program: Callable[..., float], backend: str) -> None:
@@ -30,6 +31,7 @@ def test_value_and_gradient(program: Callable[..., float], backend: str) -> None
     assert compiled.report()["instances"][0]["runs on"] == backend
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda p: p.__name__)
 def test_second_order(program: Callable[..., float]) -> None:
     """Second derivatives are native and agree with differences of the first."""

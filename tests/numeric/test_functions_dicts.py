@@ -69,6 +69,7 @@ PROGRAMS = [walked, comprehension, keys_asked, columns, literal, constant, helpe
 PRM = {"w": np.arange(6.0).reshape(2, 3) / 5, "b": np.array([0.3, -0.4])}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_value_and_gradients(program: Callable[..., Any], backend: str) -> None:

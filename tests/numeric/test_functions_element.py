@@ -93,6 +93,7 @@ CASES: list[tuple[Callable[..., Any], tuple[Any, ...]]] = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("f", "args"), CASES)
 def test_value_and_gradient(f: Callable[..., Any], args: tuple[Any, ...]) -> None:
     """Python's value and differences of it; all is machine code, with loops that branch left as loops."""

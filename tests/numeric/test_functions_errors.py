@@ -411,6 +411,7 @@ def endless_tree(n):
     return endless_tree(n + 1) + endless_tree(n + 2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("function", [endless_tail, endless_first, endless_tree], ids=lambda f: f.__name__)
 def test_infinite_recursion_is_native(function: Callable[..., Any]) -> None:
     """Calls in tail position, functions that call each other, and calls of two: machine code stops them."""

@@ -107,6 +107,7 @@ PROGRAMS = (inserted, popped, popped_within, reordered, removed, asked, sliced, 
             extremes, rotation)  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", ["cpu", "interpreter"])
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_lists(program: Callable[[float], Any], backend: str) -> None:

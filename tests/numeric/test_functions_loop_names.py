@@ -105,6 +105,7 @@ def in_the_test(x, n):
 PROGRAMS = [last_turn, broken_off, nested, branches, early_return, closure, until, found_at, in_the_test]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("n", [0, 1, 5])
 @pytest.mark.parametrize("x", [1.5, 7.0])

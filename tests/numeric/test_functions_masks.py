@@ -51,6 +51,7 @@ PROGRAMS = [sums, extremes, of_elements, products, spread, rows, assigned]
 X = np.random.default_rng(5).normal(size=8)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_value_and_gradient(program: Callable[..., Any], backend: str) -> None:
@@ -126,6 +127,7 @@ def given_further(x, m):
     return total
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("program", [given, given_arithmetic, given_and_others, given_further])
 def test_parameters_are_masks(program: Callable[..., Any], backend: str) -> None:

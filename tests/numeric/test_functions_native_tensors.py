@@ -118,6 +118,7 @@ def grown(w, x, n):
 PROGRAMS = [until_small, branches, power, tree, chosen, carried_pair, swapped, rows, grown]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda p: p.__name__)
 def test_program(program: Callable[..., Any], backend: str) -> None:

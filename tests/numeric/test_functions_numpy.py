@@ -91,6 +91,7 @@ def binary(x: Any) -> list[str]:
     return [body for body in BINARY if not skipped.get(body)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_promotion(dtype: str, tmp_path: Path) -> None:
     """Operands of two element types, arrays and numbers, by NumPy 2's rules."""

@@ -133,6 +133,7 @@ CASES: list[tuple[Callable[..., Any], tuple[Any, ...]]] = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize(("f", "args"), CASES)
 def test_value(f: Callable[..., Any], args: tuple[Any, ...], backend: str) -> None:

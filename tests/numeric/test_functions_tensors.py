@@ -150,6 +150,7 @@ def halves(x):
     return s + np.sum(x[::-1][: k - 1] ** 3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", ["cpu", "interpreter"])
 def test_bounds_of_slices(backend: str) -> None:
     """The value, the gradient and the gradient of its norm."""

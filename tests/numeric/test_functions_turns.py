@@ -186,6 +186,7 @@ PROGRAMS = (backwards, every_other, from_below, growing, carried_rows, nested, w
             never)  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", ["cpu", "interpreter"])
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda p: p.__name__)
 def test_counters(program: Callable[..., Any], backend: str) -> None:

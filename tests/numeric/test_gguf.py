@@ -49,6 +49,7 @@ MODELS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "form", "changes"), MODELS)
 def test_models(kind: str, form: str, changes: dict[str, Any], tmp_path: Path) -> None:
     """The tokens of transformers with the weights that the file stands for; near them in 8 bits."""

@@ -63,6 +63,7 @@ def weighted(outputs: list[Array], weights: list[Array]) -> float:
     return float(sum((o * w).sum() for o, w in zip(outputs, weights, strict=True)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sample", list(samples()))
 def test_gradient(sample: Sample) -> None:
     """The cotangents of the operands are the slopes of a weighted sum of the results."""
@@ -109,6 +110,7 @@ def first_of_each() -> list[object]:
     return list(found.values())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sample", first_of_each())
 def test_gradient_on_cpu(sample: Sample) -> None:
     """Compiled natively, the gradients of the results' sum are those of the interpreter."""

@@ -100,6 +100,7 @@ TWO: dict[str, tuple[Build, Build]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", ["interpreter", "cpu"])
 @pytest.mark.parametrize("name", ONE)
 def test_one_operand(name: str, backend: str) -> None:

@@ -181,6 +181,7 @@ def check(graph: Graph, passes: tuple[Any, ...]) -> None:
 SETTINGS = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
 
 
+@pytest.mark.slow
 @SETTINGS
 @given(graphs())
 def test_optimize_keeps_results(graph: Graph) -> None:

@@ -59,6 +59,7 @@ def cpu() -> Backend:
     return get_backend("cpu")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CANDIDATES)
 def test_overwritten_operands(name: str, cpu: Backend) -> None:
     """Shared buffers, as planned by the interpreter and by native kernels, twice: the cards' results."""

@@ -57,6 +57,7 @@ CASES: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("threads", [1, 3])
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
 def test_attention(case: dict[str, Any], threads: int) -> None:

@@ -125,6 +125,7 @@ def test_depth_and_space(shape: tuple[int, ...], block: int, mode: str) -> None:
     check(layouts.space_to_depth_spec(expected.shape, block, mode, 4), x, expected)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("last", [False, True])
 @pytest.mark.parametrize("channels", [1, 3, 16, 20, 64])

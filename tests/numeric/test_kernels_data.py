@@ -72,6 +72,7 @@ REDUCE_SHAPES: list[tuple[tuple[int, ...], tuple[int, ...]]] = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("threads", [1, 3])
 @pytest.mark.parametrize("shape,axes", REDUCE_SHAPES, ids=str)
 @pytest.mark.parametrize("op", REDUCTIONS)
@@ -133,6 +134,7 @@ def test_reductions_pass_nan_and_infinity() -> None:
     np.testing.assert_allclose(result, expected, rtol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("dtype", ["f32", "f64", "i32", "i64", "u8", "i8"])
 @pytest.mark.parametrize("last", [False, True])

@@ -40,6 +40,7 @@ SPECS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("threads", [1, 3])
 @pytest.mark.parametrize("name", SPECS)
 def test_products(name: str, threads: int) -> None:

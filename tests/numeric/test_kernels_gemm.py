@@ -81,6 +81,7 @@ def check(spec: GemmSpec, threads: int, live: np.ndarray | None = None) -> None:
     np.testing.assert_allclose(c, want, rtol=1e-4, atol=1e-6 * spec.k**0.5 + 1e-6 * spec.k**0.5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("threads", [1, 3])
 @pytest.mark.parametrize("name", SPECS)
 def test_gemm(name: str, threads: int) -> None:
@@ -123,6 +124,7 @@ def test_weights_are_fetched_a_few_at_a_time(cpu: str, k: int) -> None:
     assert 0 < fetches < 200
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("threads", [1, 3])
 @pytest.mark.parametrize("share", [0.0, 0.04, 0.5, 0.97, 1.0])
 @pytest.mark.parametrize(

@@ -90,6 +90,7 @@ def _check(
     np.testing.assert_allclose(have, want, atol=TOLERANCE[kind], rtol=TOLERANCE[kind] / 2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["f16", "bf16"])
 @pytest.mark.parametrize("case", CONVOLUTIONS)
 def test_direct(case: str, kind: str) -> None:

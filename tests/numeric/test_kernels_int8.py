@@ -75,6 +75,7 @@ def run(spec: Int8ConvSpec, target: CpuTarget, seed: int = 0) -> tuple[np.ndarra
     return unblock_channels(y, conv.out_channels), want
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pairs", [False, True])
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("name", SPECS)
@@ -111,6 +112,7 @@ def test_sums_beyond_the_range_saturate() -> None:
         assert (y == want).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize(
     ("real", "pairs", "narrow"),
@@ -150,6 +152,7 @@ def test_products_are_exact(
     np.testing.assert_array_equal(y, want)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("target", TARGETS)
 def test_residuals_are_added_as_quantized_add_does(target: str) -> None:
     """The bytes of a convolution, and then of its sum with another operand."""
@@ -190,6 +193,7 @@ STACKS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("signed", [(False, False), (True, False), (False, True), (True, True)])
 @pytest.mark.parametrize(("shape", "left", "right"), STACKS)

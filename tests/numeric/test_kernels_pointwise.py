@@ -250,6 +250,7 @@ def test_bits(dtype: str) -> None:
     np.testing.assert_array_equal(apply("bitwise_not", [x], dtype), ~x)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("target", NUMPY)
 @pytest.mark.parametrize("source", NUMPY)
 def test_cast(source: str, target: str) -> None:

@@ -42,6 +42,7 @@ def windows(x: np.ndarray, case: tuple[Any, ...], fill: float) -> np.ndarray:
     return view.reshape(*view.shape[: rank + 2], -1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("inner", [1, 16, 37])
 @pytest.mark.parametrize("case", CASES, ids=str)

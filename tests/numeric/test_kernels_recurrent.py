@@ -61,6 +61,7 @@ def compile_and_run(graph: Graph, threads: int) -> list[np.ndarray]:
     return list(program.run(graph.inputs).values())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "size,threads",
     [((5, 1, 7, 40), 1), ((4, 3, 10, 16), 2), ((3, 4, 3, 130), 1), ((2, 7, 5, 9), 3)],
@@ -134,6 +135,7 @@ def test_lstm_as_pytorch_has_it() -> None:
         np.testing.assert_allclose(got, want.detach().numpy(), rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("lengths", ["one", "all", "random", "none"])
 @pytest.mark.parametrize("op", [LstmOp, GruOp, RnnOp])

@@ -74,6 +74,7 @@ def test_sizes_share_code() -> None:
         assert made.sizes != again.sizes
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("caches", [(32 << 10, 256 << 10), (48 << 10, 1 << 20), (48 << 10, 2 << 20)])
 @pytest.mark.parametrize("cpu", ["skylake-avx512", "haswell", "neoverse-n1"])
 def test_near_sizes_share_code_on_every_target(cpu: str, caches: tuple[int, int]) -> None:

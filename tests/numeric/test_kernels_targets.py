@@ -76,6 +76,7 @@ KERNELS: dict[str, tuple[Any, Any]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cpu", ["haswell", "neoverse-n1"])
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_code_for_other_machines(kernel: str, cpu: str) -> None:

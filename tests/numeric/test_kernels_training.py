@@ -79,6 +79,7 @@ FORMS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize(("spec", "panels"), FORMS)
 def test_conv(spec: ConvGemmSpec, threads: int, panels: bool) -> None:

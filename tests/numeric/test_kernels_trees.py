@@ -55,6 +55,7 @@ def descended(x: Array, tables: list[Array]) -> Array:
     return out
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("samples", [1, 3, 33, 300])
 @pytest.mark.parametrize(("trees", "targets", "dtype"), [(1, 1, "f32"), (37, 1, "f64"), (90, 5, "f32")])
@@ -76,6 +77,7 @@ def test_sums(samples: int, trees: int, targets: int, dtype: str, missing: bool,
     np.testing.assert_allclose(got, descended(x, tables), rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("samples", [1, 8, 33, 100])
 @pytest.mark.parametrize(

@@ -54,6 +54,7 @@ class Steps:
         monkeypatch.setattr(model.programs, "advance", watched)
 
 
+@pytest.mark.slow
 def test_texts_join_and_leave(
     llama: tuple[Path, Any], batching: ContinuousBatching, monkeypatch: pytest.MonkeyPatch
 ) -> None:

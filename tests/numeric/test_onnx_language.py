@@ -131,6 +131,7 @@ def reference(file: Path, prompt: list[int], count: int) -> list[int]:
     return text[len(prompt) :]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("layout", [grouped, joined])
 def test_tokens(layout: Any, tmp_path: Path) -> None:
     """Greedy tokens, again after a shared prefix, and the logits of a whole text."""

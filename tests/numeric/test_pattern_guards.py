@@ -23,6 +23,7 @@ CASES = [(family, name) for family, cases in FAMILIES.items() for name in cases]
 X: Array = np.linspace(-4, 4, 18, dtype=np.float32).reshape(3, 6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family,name", CASES)
 def test_pattern(family: str, name: str) -> None:
     """The nodes that the family leaves, beside known values, and the formula's value."""

@@ -61,6 +61,7 @@ def build(draw: st.DataObject) -> Graph:
     return graph
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None, derandomize=True)
 @given(st.data())
 def test_random_graphs(draw: st.DataObject) -> None:
@@ -94,6 +95,7 @@ def test_dense_block() -> None:
     np.testing.assert_allclose(next(iter(results.values())), expected[0], rtol=1e-5)
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None, derandomize=True)
 @given(st.data())
 def test_any_order(draw: st.DataObject) -> None:

@@ -120,6 +120,7 @@ def plain(value: Any) -> Any:
     return value.item() if isinstance(value, np.generic) else value
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", ["cpu", "interpreter"])
 @pytest.mark.parametrize("card", SCALARS, ids=lambda c: c.name)
 def test_values(card: type[ScalarPrimitive], backend: str) -> None:
@@ -136,6 +137,7 @@ def test_values(card: type[ScalarPrimitive], backend: str) -> None:
 SMOOTH = [c for c in SCALARS if not issubclass(c, Rounding | Predicate) and c.name not in WHOLE]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["reverse", "forward"])
 @pytest.mark.parametrize("card", SMOOTH, ids=lambda c: c.name)
 def test_derivatives(card: type[ScalarPrimitive], mode: str) -> None:

@@ -176,6 +176,7 @@ def test_folded_views_and_zeros() -> None:
         np.testing.assert_allclose(found[name], value.detach().numpy(), rtol=1e-4, atol=1e-6, err_msg=name)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["LSTM", "GRU"])
 def test_recurrent_layers(kind: str) -> None:
     """Weights that the exporter rearranged are the network's; a layer that is called twice has one set."""

@@ -224,6 +224,7 @@ def quantized_ops(module: ModuleOp) -> list[str]:
     return [op.name.removeprefix("glow.") for op in body if op.name not in skip]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("calibration", CALIBRATIONS)
 @pytest.mark.parametrize("schema", SCHEMAS)
 def test_network_keeps_its_outputs(schema: str, calibration: str) -> None:
@@ -339,6 +340,7 @@ def test_bad_data() -> None:
         quantize(module, bad, backend="interpreter")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", ["cpu", "interpreter"])
 @pytest.mark.parametrize("calibration", CALIBRATIONS)
 @pytest.mark.parametrize("value", [1e30, np.inf])

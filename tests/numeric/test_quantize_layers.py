@@ -201,6 +201,7 @@ def test_subscripts_in_the_data_are_of_the_table(wrong: int) -> None:
         quantize(g, [good, bad], backend="interpreter")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
 def test_layers_that_float_tiles_make_faster(layout: str) -> None:
     """On 16 bits 3 x 3 convolutions of large images stay float; of small ones, with strides, 1 x 1 do not."""
@@ -221,6 +222,7 @@ def test_layers_that_float_tiles_make_faster(layout: str) -> None:
     assert "conv" not in _operators(quantize(g, data))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("choice", ["max", "min", "concat"])
 def test_choices_between_values_of_different_ranges(choice: str) -> None:
     """Both operands take the result's scale, in the convolutions that make them: no real number is made."""

@@ -156,6 +156,7 @@ OUTSIDE = (
 REFUSED = ("+m", "-m", "np.positive(s > 1)", "np.negative(s > 1)", "np.sign(s > 1)", "np.round(m, 1)")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("text", FOUND)
 def test_found(text: str, backend: str) -> None:

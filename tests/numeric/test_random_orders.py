@@ -18,6 +18,7 @@ from glow_passes.lower.irgen import IrgenPass
 from glow_tools.pipelines import parse
 
 
+@pytest.mark.slow
 def test_a_short_hunt() -> None:
     """Some orders, always the same ones."""
     assert hunt_orders.main(["--count", "100", "--seed", "7000", "--jobs", "1"]) == 0

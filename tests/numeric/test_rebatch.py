@@ -85,6 +85,7 @@ CASES: dict[str, tuple[Callable[[], Any], Callable[[int], tuple[Any, ...]]]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "backend"), [*((name, "interpreter") for name in CASES), ("attention", "cpu"), ("planes", "cpu")]
 )

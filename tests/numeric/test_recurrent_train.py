@@ -80,6 +80,7 @@ def gradients(
     return {n: out[f"{n}.grad"] for n in shapes}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "properties"),
     [
@@ -140,6 +141,7 @@ VARIANTS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("samples", "hidden"), [(1, 1), (5, 17), (8, 16), (11, 40), (32, 67)])
 @pytest.mark.parametrize(("kind", "options", "dtype", "threads"), VARIANTS)
 def test_kernels(
@@ -174,6 +176,7 @@ def test_kernels(
             np.testing.assert_allclose(got, expected, rtol=2e-4, atol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["LSTM", "GRU", "RNN"])
 def test_against_pytorch(kind: str) -> None:
     """Ten steps of a stacked bidirectional network with the samples first."""

@@ -107,6 +107,7 @@ def test_idle(monkeypatch: pytest.MonkeyPatch) -> None:
         second.kill()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "end",
     [

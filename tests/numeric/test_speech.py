@@ -82,6 +82,7 @@ def _greedy(
     return tokens[len(prompt) :]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 def test_tokens(seed: int, whisper: tuple[Path, Any], model: SpeechModel) -> None:
     """Language and tokens are those of transformers for the same spectra."""
@@ -99,6 +100,7 @@ def test_tokens(seed: int, whisper: tuple[Path, Any], model: SpeechModel) -> Non
     assert made.text == " ".join(f"w{t}" for t in want) == str(made)
 
 
+@pytest.mark.slow
 def test_task_and_language(whisper: tuple[Path, Any], model: SpeechModel) -> None:
     """What is asked for stands in the prompt; few bits and several workers hear nearly the same."""
     sound = _sound(1, 7)

@@ -80,6 +80,7 @@ RECIPES: dict[str, tuple[Callable[[], Any], Callable[[Any, Any], Any]]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", ["interpreter", "cpu"])
 @pytest.mark.parametrize("name", RECIPES)
 def test_optimizer(name: str, backend: str) -> None:
@@ -175,6 +176,7 @@ def test_fit_and_resume(tmp_path: Path) -> None:
         np.testing.assert_array_equal(array, again.parameters()[name])
 
 
+@pytest.mark.slow
 def test_killed(tmp_path: Path) -> None:
     """A process that is killed in the middle of training loses nothing but the steps since its save."""
     xs, ys = (np.concatenate(part) for part in zip(*data(10), strict=True))
@@ -206,6 +208,7 @@ def test_killed(tmp_path: Path) -> None:
         np.testing.assert_array_equal(array, again.parameters()[name])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", ["interpreter", "cpu"])
 def test_memory_budget(backend: str) -> None:
     """Activations that are computed again: the same losses in less memory."""

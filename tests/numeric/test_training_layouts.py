@@ -70,6 +70,7 @@ def reference(w: dict[str, Any], x: Any) -> Any:
     return y.mean((2, 3)) @ w["head"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
 def test_layouts(layout: str, threads: int) -> None:

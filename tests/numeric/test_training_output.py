@@ -62,6 +62,7 @@ class Contrast(nn.Module):
         return (losses[0] + losses[1]) / 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", ["interpreter", "cpu"])
 @pytest.mark.parametrize(("kind", "width"), [(Variational, 4), (Contrast, 10)])
 def test_own_loss(kind: Any, width: int, backend: str, tmp_path: Path) -> None:

@@ -321,6 +321,7 @@ CASES = [
 OF_BYTES = ("DynamicQuantizeLSTM", "DynamicQuantizeMatMul", "QAttention", "QGemm", "QLinearConv")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", ["cpu", "interpreter"])
 @pytest.mark.parametrize("case", CASES, ids=lambda c: f"{c.op}-{c.name}" if c.name else c.op)
 def test_contrib(case: Case, backend: str) -> None:

@@ -132,6 +132,7 @@ CASES = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", ["cpu", "interpreter"])
 @pytest.mark.parametrize("case", CASES, ids=lambda c: f"{c.op}-{c.name}" if c.name else c.op)
 def test_against_onnxruntime(case: Case, backend: str) -> None:

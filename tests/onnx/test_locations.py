@@ -71,6 +71,7 @@ def test_nodes_of_functions(tmp_path: Path) -> None:
     assert {name for found in _steps(function).values() for name in found} == {"outer/grow", "outer"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", ["squeezenet", "inception_v1", "shufflenet"])
 def test_every_step_of_a_model(model: str) -> None:
     """All steps of a profile are called after nodes of the file, and all convolutions are found in them."""

@@ -59,6 +59,7 @@ def recurrence(ends: bool) -> onnx.GraphProto:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("turns", [150, 1500])
 @pytest.mark.parametrize("ends", [False, True])
 def test_stacks(turns: int, ends: bool) -> None:
@@ -151,6 +152,7 @@ def test_long_scan(length: int) -> None:
     agree(main, RNG.standard_normal((length, 3)).astype(np.float32))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["linear", "nearest"])
 @pytest.mark.parametrize("boxes", [3, 200])
 def test_crops_of_boxes(mode: str, boxes: int) -> None:

@@ -59,6 +59,7 @@ CASES: dict[str, tuple[int, int, int, int, int, dict[str, Any]]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("winograd", [True, False], ids=["", "sums as they stand"])
 @pytest.mark.parametrize("name", CASES)
 def test_convolutions(name: str, winograd: bool) -> None:

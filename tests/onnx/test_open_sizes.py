@@ -154,6 +154,7 @@ def test_every_length_is_right_without_another_program(
     _close(found, reference.run(_encoder_inputs(1, length)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("batch", "length"),
     [(1, 1), (1, 2), (1, 5), (1, 13), (1, 16), (1, 17), (1, 32), (1, 48), (2, 9), (3, 9), (3, 33), (5, 8)],
@@ -316,6 +317,7 @@ NOT_OPEN = ("halved",)
 """Operators whose sizes need programs of their own."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", OPERATORS)
 def test_operators_on_images_of_any_size(name: str) -> None:
     nodes, weights = OPERATORS[name]

@@ -65,6 +65,7 @@ def expected(consumer: str, x: Array, weights: Array) -> Array:
     return x @ (weights if consumer == "MatMul" else weights.T)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", ["cpu", "interpreter"])
 @pytest.mark.parametrize("consumer", ["MatMul", "Gemm", "Gather"])
 @pytest.mark.parametrize(("axis", "block"), [(0, 16), (1, 32), (0, 0), (1, 0), (-1, 0)])

@@ -158,6 +158,7 @@ def _calls(model: onnx.ModelProto) -> int:
     return sum(entry.callcount for entry in profile.getstats())
 
 
+@pytest.mark.slow
 def test_work_grows_as_the_model_does() -> None:
     """Where no byte alone decides, the search for one costs the same at every operator."""
     short, long = _calls(_weighted_sums(10)), _calls(_weighted_sums(20))

@@ -29,6 +29,7 @@ def integer_product(a: Array, b: Array, a_zero: Array, b_zero: Array) -> Array:
     return (a.astype(np.int64) - rows) @ (b.astype(np.int64) - b_zero.astype(np.int64))
 
 
+@pytest.mark.slow
 @BACKENDS
 @SIDES
 @pytest.mark.parametrize("known", ["nothing", "weights", "zeros", "weights and zeros"])
@@ -69,6 +70,7 @@ def test_integer_product_of_stacks_and_vectors(backend: str) -> None:
         np.testing.assert_array_equal(got, (a.astype(np.int64) - 77) @ b.astype(np.int64))
 
 
+@pytest.mark.slow
 @BACKENDS
 @SIDES
 @pytest.mark.parametrize("known", [True, False])

@@ -41,6 +41,7 @@ def model(kind: str, direction: str, steps: int | str, samples: int | str) -> An
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 14)], ir_version=8)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("direction", ["forward", "reverse", "bidirectional"])
 @pytest.mark.parametrize("kind", ["LSTM", "GRU", "RNN"])
 def test_as_onnxruntime(kind: str, direction: str) -> None:

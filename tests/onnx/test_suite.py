@@ -61,6 +61,7 @@ print(suite.run_case(case, "interpreter"))
 """
 
 
+@pytest.mark.slow
 @AVX2
 @pytest.mark.parametrize("kernels", ["Haswell", "Sandybridge"])
 def test_references_do_not_depend_on_the_blas(kernels: str) -> None:

@@ -99,6 +99,7 @@ def agrees(model: onnx.ModelProto, counts: tuple[int, ...], missing: bool, **opt
     assert not net.report().notes.get("host")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("modes", [(m,) for m in MODES] + [MODES], ids=lambda m: "-".join(m)[7:20])
 @pytest.mark.parametrize("missing", [False, True])
 def test_kinds_of_branches(modes: tuple[str, ...], missing: bool) -> None:
@@ -106,6 +107,7 @@ def test_kinds_of_branches(modes: tuple[str, ...], missing: bool) -> None:
     agrees(ensemble(3, 9, 1, modes, missing), (1, 5, 33), missing)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", ["cpu", "interpreter"])
 @pytest.mark.parametrize(("trees", "targets"), [(1, 1), (3, 4), (40, 1), (70, 3), (5, 100)])
 def test_sizes(trees: int, targets: int, backend: str) -> None:

@@ -33,6 +33,7 @@ def trained(devices: Any, optimizer: Any, steps: int = 6, **options: Any) -> tup
     return losses, trainer
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "devices", [["cpu"] * 2, ["process"] * 2, ["cpu"] * 4, ["interpreter", "interpreter"]]
 )

@@ -182,6 +182,7 @@ def test_single_partition_replication(kind: str) -> None:
         same(host.run("net", feed(model)), expected(model, feed(model), kind))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("requests", [2, 50])
 def test_static_assignment(kind: str, requests: int) -> None:
     """(StaticAssignment..., ...Concurrent) Four partitions on three devices, again and again."""

@@ -108,6 +108,7 @@ def test_its_name_is_of_both() -> None:
         get_backend("npv+cpu")
 
 
+@pytest.mark.slow
 def test_fallback_is_conformant() -> None:
     report = check_backend(glow.HostFallback(Layers()), ["conv", "softmax", "max_pool", "lstm", "top_k"])
     assert not report.failures() and report.counts()["agrees"] > 20, report

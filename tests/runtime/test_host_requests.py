@@ -111,6 +111,7 @@ def test_asyncio() -> None:
             same(outputs, expected(model, feed(model, seed)))
 
 
+@pytest.mark.slow
 def test_versions_are_swapped_between_requests(kind: str) -> None:
     """Requests go on while a new version is loaded; none fails, each answer is of one version."""
     models = [layers(1, seed=1), layers(1, seed=2)]
@@ -198,6 +199,7 @@ def test_several_outputs_and_roots(kind: str) -> None:
         same(host.run("net", inputs), expected(model, inputs, kind))
 
 
+@pytest.mark.slow
 def test_memory_does_not_grow() -> None:
     """Thousands of requests and dozens of networks leave nothing behind."""
     import gc

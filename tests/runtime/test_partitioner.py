@@ -287,6 +287,7 @@ BEHIND: dict[str, Any] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("behind", BEHIND)
 @pytest.mark.parametrize("kind", ["cpu", "process"])
 def test_nodes_behind_tables(behind: str, kind: str) -> None:
@@ -311,6 +312,7 @@ def test_partitions_side_by_side() -> None:
         assert len(roots) >= 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["cpu", "process"])
 @pytest.mark.parametrize("devices", [2, 3, 5])
 def test_a_table_larger_than_any_device(kind: str, devices: int) -> None:

@@ -127,6 +127,7 @@ def feeds(name: str) -> list[dict[str, np.ndarray]]:
 MODELS = {"loops": loops, "branches": branches, "hosted": hosted, "open": open_rows, "pooled": pooled}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("devices", DEVICES, ids=str)
 @pytest.mark.parametrize("name", MODELS)
 def test_partitions_give_the_bits_of_the_whole(name: str, devices: list[str]) -> None:

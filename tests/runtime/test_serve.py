@@ -91,6 +91,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 # --- HTTP ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_health_and_metadata(served: Served) -> None:
     assert served.ask("GET", "/v2/health/live")[:2] == (200, {"live": True})
     assert served.ask("GET", "/v2/health/ready")[0] == 200
@@ -298,6 +299,7 @@ def test_triton_http_client(served: Served) -> None:
 # --- gRPC ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_triton_grpc_client(served: Served) -> None:
     client = pytest.importorskip("tritonclient.grpc", reason="tritonclient is not installed")
     with client.InferenceServerClient(f"127.0.0.1:{served.grpc_port}") as c:

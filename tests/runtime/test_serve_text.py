@@ -92,6 +92,7 @@ def expected(folder: Path, prompt: Any, count: int, **options: Any) -> tuple[lis
     return made, model.texts.text(made)
 
 
+@pytest.mark.slow
 def test_completion(served: Served, folder: Path) -> None:
     body = {"model": "small", "prompt": "abc", "max_tokens": 9}
     status, answer, _ = served.ask("POST", "/v1/completions", body)
@@ -180,6 +181,7 @@ def test_models(served: Served) -> None:
     assert served.ask("GET", "/v2/health/ready")[0] == 200
 
 
+@pytest.mark.slow
 def test_requests_go_together(served: Served, folder: Path) -> None:
     """More requests at a time than are continued together, one of them a stream that nobody reads."""
     unread = http.client.HTTPConnection("127.0.0.1", served.port, timeout=60)

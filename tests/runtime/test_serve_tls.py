@@ -117,6 +117,7 @@ def test_grpc(served: Served, files: Path) -> None:
             channel.unary_unary(method)(request.SerializeToString(), timeout=10)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("wrong", ["m.onnx", "none"])
 def test_what_is_no_key_is_told(files: Path, wrong: str) -> None:
     command = [

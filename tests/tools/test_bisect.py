@@ -205,6 +205,7 @@ def test_faults(name: str, monkeypatch: Patch) -> None:
     print(f"{name}: {seconds:.1f} s, {time.process_time() - start:.1f} s reduced, {small.size()}: {found}")
 
 
+@pytest.mark.slow
 def test_nothing_is_wrong(tmp_path: Path) -> None:
     """What every pass and kernel keeps has no culprit, from each level on."""
     file = tmp_path / "model.onnx"

@@ -167,6 +167,7 @@ def test_threads_of_the_host(tmp_path: Path) -> None:
         np.testing.assert_allclose(got, expected["probabilities"], rtol=1e-4, atol=1e-6)
 
 
+@pytest.mark.slow
 @needs_cc
 @needs_cmake
 @pytest.mark.parametrize("weights", ["file", "embed", "c"])
@@ -375,6 +376,7 @@ def test_a_budget_of_memory(tmp_path: Path) -> None:
     compiled(model, tmp_path / "o", "--memory", "1M")
 
 
+@pytest.mark.slow
 def test_the_presets(tmp_path: Path) -> None:
     """Each preset is listed, and compiles the network."""
     from glow_backends.cpu.presets import PRESETS

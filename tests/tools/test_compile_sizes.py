@@ -60,6 +60,7 @@ def data(path: Path, n: int, t: int) -> tuple[Array, dict[str, Array]]:
     return x, glow.compile(path, backend="interpreter").run({"x": x})
 
 
+@pytest.mark.slow
 @needs_cc
 @pytest.mark.parametrize("threads", [1, 2])
 def test_sizes_in_c(tmp_path: Path, threads: int) -> None:

@@ -25,6 +25,7 @@ raise SystemExit({function}())
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", PROJECT["scripts"])
 def test_command(command: str) -> None:
     """Each stands where pyproject.toml says, and is interrupted from its first import on."""

@@ -119,6 +119,7 @@ def test_profiles(tmp_path: Path) -> None:
     check([path], read)
 
 
+@pytest.mark.slow
 def test_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """All files of a remembered program: what is damaged is made again."""
     monkeypatch.setenv("GLOW_CACHE_DIR", str(tmp_path / "cache"))

@@ -62,11 +62,13 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_its_own_tests_pass(package: Path) -> None:
     done = started(package, sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests")
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+@pytest.mark.slow
 def test_its_lit_tests_pass(package: Path) -> None:
     if shutil.which(str(BIN / "lit")) is None or shutil.which(str(BIN / "filecheck")) is None:
         pytest.skip("lit or filecheck is not installed")
@@ -74,6 +76,7 @@ def test_its_lit_tests_pass(package: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+@pytest.mark.slow
 def test_its_import_rule_and_option(package: Path, model: Path) -> None:
     """A node of its domain, on a backend with options; a wrong option is told with those that there are."""
     words = (str(BIN / "glow-run"), str(model), "--random", "0", "--backend")
@@ -130,6 +133,7 @@ def broken(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_a_broken_package_takes_nothing_with_it(package: Path, broken: Path, tmp_path: Path) -> None:
     """glow-opt and xdsl-opt print the program of the other package, and warn of this one by its name."""
     source = package / "tests/lit/fuse.mlir"

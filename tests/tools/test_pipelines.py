@@ -37,6 +37,7 @@ def text_after(module: ModuleOp, pipeline: str) -> str:
     return text_of(program)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SOME)
 def test_the_printed_pipeline_is_the_one_that_ran(name: str) -> None:
     """`-p cpu` and the text of its passes make one program of a sample."""
@@ -44,6 +45,7 @@ def test_the_printed_pipeline_is_the_one_that_ran(name: str) -> None:
     assert text_after(module, describe(parse("cpu"))) == text_after(module, "cpu")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["squeezenet", "shufflenet"])
 def test_the_printed_pipeline_of_a_model(name: str) -> None:
     """The same for whole networks."""
@@ -52,6 +54,7 @@ def test_the_printed_pipeline_of_a_model(name: str) -> None:
     assert text_after(module, describe(parse("cpu"))) == text_after(module, "cpu")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(named()))
 def test_pipelines_print_as_they_are_read(name: str) -> None:
     """The text of every named pipeline is read as the same passes, for each processor."""

@@ -129,6 +129,7 @@ def script(folder: Path, text: str) -> str:
     return f"{sys.executable} {file}"
 
 
+@pytest.mark.slow
 def test_model(tmp_path: Path) -> None:
     """One node is left, of small shape, with what repeats it."""
     file, out = tmp_path / "model.onnx", tmp_path / "small.onnx"
