@@ -402,7 +402,8 @@ _OWN = {
 
 
 def _own(name: str) -> type[Backend]:
-    return getattr(import_module(_OWN[name][0]), _OWN[name][1])
+    module, kind = _OWN[name]
+    return getattr(import_module(module), kind)
 
 
 def registry() -> dict[str, type[Backend]]:
@@ -452,7 +453,8 @@ def get_backend(name: str, **options: Any) -> Backend:
     """
     device, plus, host = name.rpartition("+")
     if plus and host.count("{") == host.count("}"):
-        return import_module("glow_backends.host_fallback").HostFallback(device, host, **options)
+        made = import_module("glow_backends.host_fallback").HostFallback  # by name, as own backends are
+        return made(device, host, **options)
     if "{" in name:
         name, written = _written(name)
         options = {**options, **written}

@@ -168,16 +168,14 @@ def _side_by_side(graph: NodeGraph, plan: list[tuple[int, int]]) -> list[tuple[i
         reads.setdefault(reader, []).append(writer)
         readers.setdefault(writer, []).append(reader)
     for part in sorted(set(parts), reverse=True):
-        waiting: list[int] = []
+        waiting: dict[int, None] = {}  # in order
         for index in (i for i, p in enumerate(parts) if p == part):
             if any(parts[w] < part or w in waiting for w in reads.get(index, ())):
-                waiting.append(index)
+                waiting[index] = None
         moved = dict(enumerate(parts))
         for index in reversed(waiting):
-            node, moved[index] = (
-                graph.nodes[index],
-                min((moved[r] for r in readers.get(index, ())), default=0),
-            )
+            node = graph.nodes[index]
+            moved[index] = min((moved[r] for r in readers.get(index, ())), default=0)
             if node.constants or node.held or moved[index] <= part:
                 break
         else:

@@ -77,6 +77,7 @@ def _is_inside(value: SSAValue, ops: set[Operation]) -> bool:
 def node_graph(function: FuncOp) -> NodeGraph:
     """The nodes of a function, in its order."""
     ops = list(function.body.block.ops)
+    number = {op: index for index, op in enumerate(ops)}
     written = {o.symbol.root_reference.data for o in ops if isinstance(o, SaveOp)}
     bytes_by_name: dict[str, int] = {}
     nodes: list[Node] = []
@@ -97,7 +98,7 @@ def node_graph(function: FuncOp) -> NodeGraph:
             held.add(op.symbol.root_reference.data)
         branch = op.input.owner if isinstance(op, SaveOp) else op
         if isinstance(branch, CONTROL):
-            held.add(f"branch {ops.index(branch)}")  # it stays together with what saves its values
+            held.add(f"branch {number[branch]}")  # it stays together with what saves its values
         traffic = sum(estimate(bytes_of(v.type)) for v in (*read_values(op), *op.results))
         work = sum(estimate(o.work()) for o in op.walk() if isinstance(o, GraphOp))
         nodes.append(Node(op, frozenset(constants), frozenset(held), work, traffic))
