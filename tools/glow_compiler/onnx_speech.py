@@ -1,4 +1,4 @@
-"""Decoders of sounds as ONNX models: what is heard is handed from call to call with the past."""
+"""Decoders of sounds as ONNX models: the past of the text is a state, what was heard an input."""
 
 from __future__ import annotations
 
@@ -22,12 +22,19 @@ class OnnxSpeechPrograms(SlotPrograms):
     """The executables of an encoder and a decoder, what was heard, and the past of one text."""
 
     def __init__(self, files: SpeechFiles, models: OnnxListener, backend: Backend) -> None:
+        from glow_frontends.language.onnx_speech import past_of, written_pasts
+
         super().__init__(files.decoder, 1, None)
         self.frames = 2 * files.encoder.decoder.places
         self.encoder, self.first = compile(models.encoder, backend), compile(models.first, backend)
-        self.following = None if models.following is None else compile(models.following, backend)
+        self.following = self._past = None
+        if models.following is not None:
+            pasts = {name: (past_of(name), 2) for name in written_pasts(models.following)}
+            self.following = compile(models.following, backend, states=pasts)
+            self._past = self.following.state()
         self._heard: Array | None = None
-        self._past: dict[str, Array] = {}
+        #: Its keys and values, by the inputs that take them.
+        self._heard_keys: dict[str, Array] = {}
 
     def listen(self, features: Array) -> None:
         """Hear a sound: what is written from now on is about it."""
@@ -70,21 +77,22 @@ class OnnxSpeechPrograms(SlotPrograms):
         given: dict[str, Array] = {}
         for port in net.inputs:
             if len(port.shape) == 4:  # one that the first call has, but does not read, is empty
-                held = self._past.get(port.name) if start else None
                 empty = np.zeros(tuple(n or 0 for n in port.shape), port.dtype)
-                own = empty if held is None else held
-                given[port.name] = (
-                    own if is_of_encoder(port.name) else np.ascontiguousarray(own[:, :, :start])
-                )
+                given[port.name] = self._heard_keys[port.name] if start else empty
             elif len(port.shape) == 3:
                 given[port.name] = self._heard.astype(port.dtype)
             elif len(port.shape) == 2:
                 given[port.name] = np.array([text[start:end]], port.dtype)
             else:  # places in the text
                 given[port.name] = np.arange(start, end, dtype=port.dtype)
-        made = net.run(given)
+        if start and self._past is not None:
+            self._past.truncate(start)
+            made = net.run(given, self._past)
+        else:
+            made = net.run(given)
+            keys = {past_of(name): value for name, value in made.items() if value.ndim == 4}
+            self._heard_keys = {name: value for name, value in keys.items() if is_of_encoder(name)}
+            if self._past is not None:
+                self._past.set({name: value for name, value in keys.items() if not is_of_encoder(name)})
         logits = next(iter(made.values()))
-        for name, value in made.items():
-            if value.ndim == 4 and not (start and is_of_encoder(name)):
-                self._past[past_of(name)] = value
         return logits[0].astype(np.float32)

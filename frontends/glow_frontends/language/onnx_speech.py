@@ -84,3 +84,8 @@ def is_of_encoder(name: str) -> bool:
 def past_of(present: str) -> str:
     """The input that the next call has for an output."""
     return present.replace("present", "past_key_values", 1)
+
+
+def written_pasts(model: onnx.ModelProto) -> list[str]:
+    """The outputs of a decoder that are keys and values of the text."""
+    return [o.name for o in model.graph.output if o.name.startswith("present") and not is_of_encoder(o.name)]
