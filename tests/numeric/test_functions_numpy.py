@@ -141,6 +141,15 @@ def test_nan(backend: str, tmp_path: Path) -> None:
     check(list(OF_NAN), tmp_path, NAN, math.nan, backend)
 
 
+@pytest.mark.parametrize("backend", ["interpreter", "cpu"])
+@pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning")
+def test_quantiles_beside_infinities(backend: str, tmp_path: Path) -> None:
+    """NumPy's line between two elements has no value beside an infinity, at the other's very place, too."""
+    bodies = [f"np.quantile(x, {q})" for q in (0.0, 0.25, 0.5, 0.6, 0.75, 1.0, 0, 1)] + ["np.median(x)"]
+    for x in ([1, 2, math.inf], [-math.inf, 1, 2], [-math.inf, -math.inf, 1], [math.inf], [1, 2, 5, 7]):
+        check(bodies, tmp_path, np.array(x, np.float64), 0, backend)
+
+
 #: (expression of x and y, x, y): Python raises, and so does the compiled function, by the same class.
 RAISING = [
     ("1 // y", 0, 0), ("1 % y", 0, 0), ("divmod(1, y)", 0, 0), ("int(y)", 0, math.inf),

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import importlib.util
+import math
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import numpy as np
 import pytest
 
 import glow_compiler as glow
@@ -101,3 +103,10 @@ def test_no_source() -> None:
     exec("def f(x):\n    return x\n", names)
     with pytest.raises(glow.GlowError, match="the source of f cannot be read"):
         glow.jit(names["f"])(1.0)
+
+
+@pytest.mark.parametrize("function", [np.sin, math.sin, abs, max])
+def test_not_written_in_python(function: Any) -> None:
+    """Functions in C are called by functions that are compiled, they are none themselves."""
+    with pytest.raises(glow.GlowError, match=f"{function.__name__}.*; call it in a function of yours"):
+        glow.jit(function)(1.0)

@@ -174,7 +174,13 @@ def _signature(function: Callable[..., Any]) -> inspect.Signature:
     """The parameters of the compiled function: those of a wrapper in Python, not of the wrapped function."""
     import inspect
 
-    return inspect.signature(function, follow_wrapped=not isinstance(function, FunctionType))
+    try:
+        return inspect.signature(function, follow_wrapped=not isinstance(function, FunctionType))
+    except ValueError:  # of some functions in C
+        name = getattr(function, "__name__", repr(function))
+        raise UnsupportedError(
+            f"the parameters of {name} are not known; call it in a function of yours"
+        ) from None
 
 
 def _kind(value: Any) -> Any:
@@ -284,7 +290,7 @@ def _check_named(function: Callable[..., Any], positions: Sequence[int], word: s
     plain = function.python if isinstance(function, CompiledFunction) else function
     try:
         parameters = list(_signature(plain).parameters.values())
-    except (TypeError, ValueError):
+    except (TypeError, UnsupportedError):
         return
     packed = [i for i, p in enumerate(parameters) if p.kind is p.VAR_POSITIONAL]
     if packed and any(p < 0 or p > packed[0] for p in positions):

@@ -58,7 +58,12 @@ def read(function: Callable[..., Any]) -> Source:
     if file:
         linecache.checkcache(file)
     lines = linecache.getlines(file, function.__globals__) if file else []
-    if code is None or not file or not lines:
+    if code is None:
+        name = getattr(getattr(function, "__self__", function), "__name__", name)
+        raise FunctionError(
+            f"{name} is not written in Python", f"call it in a function of yours: lambda x: {name}(x)"
+        )
+    if not file or not lines:
         raise FunctionError(f"the source of {name} cannot be read", "write it in a file or a notebook cell")
     where = f"{file}:{code.co_firstlineno}"
     try:

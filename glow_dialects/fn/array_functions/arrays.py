@@ -205,14 +205,15 @@ def _quantile(u: Unit, a: SSAValue, q: float, axis: Axes, keepdims: bool, *, mea
     low, part = int(place), place - int(place)
     last = len(rest)
     quantile = window(u, ranked, last, low, low + 1)
-    if part:
-        above = window(u, ranked, last, low + 1, low + 2)
-        if mean:
-            half = u.b.scalar(0.5, quantile)
-            quantile = u.op("add", u.op("mul", quantile, half), u.op("mul", above, half))
-        else:
-            step = u.op("mul", u.op("sub", above, quantile), u.b.scalar(part, quantile))
-            quantile = u.op("add", quantile, step)
+    above = window(u, ranked, last, min(low + 1, count - 1), min(low + 2, count))
+    if mean and part:
+        half = u.b.scalar(0.5, quantile)
+        quantile = u.op("add", u.op("mul", quantile, half), u.op("mul", above, half))
+    elif not mean and isinstance(q, float):
+        # From the nearer end, as NumPy does: beside an infinity that is NaN, at an element's very place, too.
+        difference = u.op("sub", above, quantile)
+        step = u.op("mul", difference, u.b.scalar(min(part, 1 - part), quantile))
+        quantile = u.op("add", quantile, step) if part < 0.5 else u.op("sub", above, step)
     bad = reduced(u, "max", u.cast(u.op("is_nan", flat), i64), last, True)
     quantile = u.op("select", u.cast(bad, i1), u.b.scalar(math.nan, quantile), quantile)
     kept = tuple(1 if i in axes else n for i, n in enumerate(shape_of(x)))
