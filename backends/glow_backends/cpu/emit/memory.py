@@ -88,18 +88,15 @@ def store_strided(
         k.store(element, pointer, k.add(offset, lane * stride), kind)
 
 
-def _mask(lanes: int, live: int) -> ir.Constant:
-    bits = [ir.Constant(I1, int(lane < live)) for lane in range(lanes)]
-    return ir.Constant(ir.VectorType(I1, lanes), bits)
-
-
 def _masked_intrinsic(k: KernelBuilder, name: str, kind: ir.FunctionType) -> ir.Function:
     function = k.module.globals.get(name)
     return function if isinstance(function, ir.Function) else ir.Function(k.module, kind, name)
 
 
-def _first(k: KernelBuilder, lanes: int, count: Index) -> ir.Value:
+def first_lanes(k: KernelBuilder, lanes: int, count: Index) -> ir.Value:
     """The mask of the first so many lanes."""
+    if isinstance(count, int):
+        return ir.Constant(ir.VectorType(I1, lanes), [ir.Constant(I1, int(i < count)) for i in range(lanes)])
     numbers = ir.Constant(ir.VectorType(I64, lanes), [ir.Constant(I64, i) for i in range(lanes)])
     return k.b.icmp_signed("<", numbers, k.splat(k.i(count), lanes, I64))
 
@@ -112,7 +109,7 @@ def load_first(
         return k.load(pointer, offset, kind, lanes)
     vector = ir.VectorType(kind, lanes)
     suffix = {"float": "f32", "double": "f64"}.get(str(kind), str(kind))
-    mask = _mask(lanes, live) if isinstance(live, int) else _first(k, lanes, live)
+    mask = first_lanes(k, lanes, live)
     callee = _masked_intrinsic(
         k,
         f"llvm.masked.load.v{lanes}{suffix}.p0",
@@ -137,7 +134,7 @@ def store_first(
         k.store(value, pointer, offset, kind)
         return
     suffix = {"float": "f32", "double": "f64"}.get(str(kind), str(kind))
-    mask = _mask(lanes, live) if isinstance(live, int) else _first(k, lanes, live)
+    mask = first_lanes(k, lanes, live)
     callee = _masked_intrinsic(
         k,
         f"llvm.masked.store.v{lanes}{suffix}.p0",

@@ -29,9 +29,7 @@ def open_block(rows: int, columns: int, target: CpuTarget, max_rows: int) -> Blo
 
     A single vector may have more lanes than there are columns.
     """
-    vectors = max(1, estimate(columns) // target.lanes)
-    if isinstance(columns, Extent):
-        vectors = min(vectors, _MOST_OPEN)
+    vectors = open_vectors(columns, target)
     if not isinstance(rows, Extent):
         block = choose_block(rows, vectors, target, max_rows)
     else:
@@ -46,6 +44,12 @@ def open_block(rows: int, columns: int, target: CpuTarget, max_rows: int) -> Blo
     if isinstance(columns, Extent) and usually(columns, "<", block.vectors * target.lanes):
         block = Block(block.rows, 1)
     return block
+
+
+def open_vectors(columns: int, target: CpuTarget) -> int:
+    """Vectors in the columns that there usually are, of open columns not many."""
+    vectors = max(1, estimate(columns) // target.lanes)
+    return min(vectors, _MOST_OPEN) if isinstance(columns, Extent) else vectors
 
 
 _MOST_OPEN = 4

@@ -6,7 +6,7 @@ products read are brought as such (see `glow-cpu-pairs`).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -17,6 +17,7 @@ from glow_backends.cpu.calls import CallContext, Operand, dtype_name, shape, tab
 from glow_backends.cpu.emit.builder import I8, I32, KernelBuilder
 from glow_backends.cpu.emit.integer import I16, Requantize, dot2, dot4, room_of
 from glow_backends.cpu.emit.memory import Index, ceil_div, minimum, split_index, store_first
+from glow_backends.cpu.emit.open_blocks import open_vectors
 from glow_backends.cpu.emit.register_blocks import Block, choose_block, even_tiles, may_overlap
 from glow_backends.cpu.kernel import Kernel
 from glow_backends.cpu.ops.quantized import PairsFullyConnectedOp, bias_of, factor_of
@@ -63,7 +64,13 @@ class Int8GemmSpec:
 
 def block_of(spec: Int8GemmSpec, target: CpuTarget) -> Block:
     """The register block of a product."""
-    return choose_block(estimate(spec.m), ceil_div(spec.n, target.lanes), room_of(target, spec.pairs))
+    open_columns = isinstance(spec.n, Extent)
+    vectors = open_vectors(spec.n, target) if open_columns else ceil_div(spec.n, target.lanes)
+    return choose_block(estimate(spec.m), vectors, room_of(target, spec.pairs))
+
+
+Step = Callable[[Index, list[ir.Value], int], list[ir.Value]]
+"""(number of a word, sums, its live elements) -> new sums."""
 
 
 @dataclass(frozen=True)
@@ -158,16 +165,19 @@ class Int8Emission:
     def tile(
         self, panel: tuple[ir.Value, ir.Value, ir.Value], column: Index, row: Index, rows: int, columns: int
     ) -> None:
-        """`rows` x `columns` results from `row` and `column` on; `panel`: weights, sums, factors."""
+        """`rows` x `columns` results from `row` and `column` on; `panel`: weights, sums, factors.
+
+        Columns that only the run counts are fewer than a vector has lanes.
+        """
         k, spec, lanes = self.k, self.spec, self.lanes
-        vectors = ceil_div(columns, lanes)
+        vectors = 1 if isinstance(columns, Extent) else ceil_div(columns, lanes)
         w, starts, factors = panel
         element, together = (I16, 2) if spec.pairs else (I8, 4)
         dot = dot2 if spec.pairs else dot4
         x = k.gep(self.x, k.mul(row, spec.k), element)
         bias = [k.load(starts, v * lanes, I32, lanes) for v in range(vectors)]
 
-        def step(index: Index, sums: Sequence[ir.Value], live: int = together) -> list[ir.Value]:
+        def step(index: Index, sums: Sequence[ir.Value], live: int) -> list[ir.Value]:
             weights = [self._weights(w, k.add(k.mul(index, self.width), v * lanes)) for v in range(vectors)]
             after: list[ir.Value] = []
             for r in range(rows):
@@ -176,12 +186,8 @@ class Int8Emission:
                 after += [dot(k, word, v, sums[r * vectors + i]) for i, v in enumerate(weights)]
             return after
 
-        whole, rest = divmod(spec.k, together)
         sums: list[ir.Value] = [bias[i % vectors] for i in range(rows * vectors)]
-        if whole:
-            sums = k.reduce_loop(0, whole, 1, sums, lambda index, held: step(index, held))
-        if rest:
-            sums = step(whole, sums, rest)
+        sums = self.over_words(step, sums)
         if self.row_terms is not None:
             terms = [k.splat(k.load(self.row_terms, k.add(row, r), I32), lanes, I32) for r in range(rows)]
             sums = [k.b.add(total, terms[i // vectors]) for i, total in enumerate(sums)]
@@ -194,6 +200,17 @@ class Int8Emission:
                 at = k.add(k.mul(k.add(row, r), spec.n), k.add(column, v * lanes))
                 self._store(value, at, live, kind)
 
+    def over_words(self, step: Step, sums: list[ir.Value]) -> list[ir.Value]:
+        """`step` for all words of a row, and for how many elements of each."""
+        k, together, words = self.k, self.spec.together, self.spec.words
+        whole, rest = divmod(self.spec.k, together)
+        if isinstance(rest, Extent) or whole:
+            sums = k.reduce_loop(0, k.opened(whole), 1, sums, lambda index, held: step(index, held, together))
+        if isinstance(rest, Extent):
+            last = k.opened(whole), k.opened(words)
+            return k.reduce_loop(*last, 1, sums, lambda index, held: step(index, held, rest))
+        return step(whole, sums, rest) if rest else sums
+
     def _weights(self, w: ir.Value, place: Index) -> ir.Value:
         """A vector of words of weights."""
         k, lanes = self.k, self.lanes
@@ -204,23 +221,33 @@ class Int8Emission:
     def _store(self, value: ir.Value, at: Index, live: int, kind: ir.Type) -> None:
         """The first `live` lanes; bytes one by one, since LLVM 22 widens masked stores of few bytes."""
         k = self.k
-        if live == self.lanes or kind != I8:
-            store_first(k, value, self.y, at, live, kind)
+        if kind != I8 or (not isinstance(live, Extent) and live == self.lanes):
+            store_first(k, value, self.y, at, k.opened(live), kind)
+            return
+        if isinstance(live, Extent):
+            held = k.stack(self.lanes)
+            k.store(value, held, 0, I8)
+            with k.loop(0, k.opened(live)) as lane:
+                k.store(k.load(held, lane, I8), self.y, k.add(at, lane), I8)
             return
         for lane in range(live):
             k.store(k.b.extract_element(value, ir.Constant(I32, lane)), self.y, k.add(at, lane), I8)
 
     def _word(self, place: ir.Value, live: int) -> ir.Value:
-        """The elements of a word (or the first `live` of them); bytes are unsigned ones."""
+        """The elements of a word (or the first `live` of them); bytes are unsigned ones.
+
+        Where only the run tells how many, others have weights of 0 and may be anything.
+        """
         k = self.k
         if self.spec.pairs:
             return k.load(place, 0, I32, align=2) if live == 2 else k.b.zext(k.load(place, 0, I16), I32)
-        if live == 4:
+        if not isinstance(live, Extent) and live == 4:
             word = k.load(place, 0, I32, align=1)
         else:
             word = k.b.zext(k.load(place, 0, I8), I32)
-            for i in range(1, live):
-                byte = k.b.zext(k.load(place, i, I8), I32)
+            for i in range(1, 4 if isinstance(live, Extent) else live):
+                at = minimum(k, i, k.opened(live - 1)) if isinstance(live, Extent) else i
+                byte = k.b.zext(k.load(place, at, I8), I32)
                 word = k.b.or_(word, k.b.shl(byte, ir.Constant(I32, 8 * i)))
         return k.b.xor(word, ir.Constant(I32, _HIGH_BITS)) if self.spec.signed else word
 

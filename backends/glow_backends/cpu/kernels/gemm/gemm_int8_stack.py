@@ -16,7 +16,7 @@ from glow_backends.cpu.calls import CallContext, Operand, shape, table
 from glow_backends.cpu.emit.builder import I8, I32, KernelBuilder
 from glow_backends.cpu.emit.common import broadcast_strides
 from glow_backends.cpu.emit.integer import Requantize, dot4
-from glow_backends.cpu.emit.memory import Index, ceil_div, load_first, split_index
+from glow_backends.cpu.emit.memory import Index, ceil_div, first_lanes, load_first, minimum, split_index
 from glow_backends.cpu.kernel import Kernel
 from glow_backends.cpu.kernels.gemm.gemm_int8 import (
     Int8Emission,
@@ -27,6 +27,7 @@ from glow_backends.cpu.kernels.gemm.gemm_int8 import (
 )
 from glow_backends.cpu.ops.quantized import factor_of
 from glow_backends.cpu.target import CpuTarget
+from glow_dialects.core.extent import Extent
 from glow_dialects.core.types import broadcast_shapes, element_of
 from glow_dialects.ops.quantize import quantized_type
 from glow_dialects.ops.quantized_matmul import QuantizedMatmulOp
@@ -72,11 +73,11 @@ class Int8StackSpec:
 def zero_terms(spec: Int8StackSpec, a_zero: int, b_zero: int) -> np.ndarray:
     """The kernel's treatment of zero points: with a' = a as unsigned, b' = b as signed bytes,
 
-    sum (a - az)(b - bz) = sum a' b' - az' sum b' - bz' sum a' + k az' bz'.
+    sum (a - az)(b - bz) = sum a' b' - az' sum b' - bz' sum a' + k az' bz', of which k is the kernel's to say.
     """
     a_zero += 128 if spec.a_signed else 0
     b_zero -= 0 if spec.b_signed else 128
-    return np.array([-a_zero, -b_zero, spec.k * a_zero * b_zero], np.int64).astype(np.int32)
+    return np.array([-a_zero, -b_zero, a_zero * b_zero], np.int32)
 
 
 def _panel_words(spec: Int8StackSpec, target: CpuTarget) -> int:
@@ -109,29 +110,45 @@ class _Emission(Int8Emission):
         """Items (pair of matrices, panel of columns), shared by the workers."""
         k, spec, stack = self.k, self.spec, self.stack
         batch = stack.batch or (1,)
-        whole, tail = divmod(spec.n, self.width)
+        overlap = isinstance(spec.n, Extent) and spec.n >= self.width
+        panels = ceil_div(spec.n, self.width) if overlap or not isinstance(spec.n, Extent) else 1
         y = self.y
         steps = [
             [k.size(step * size) for step in broadcast_strides(shape, batch)]
             for shape, size in ((stack.a_batch, spec.m * spec.k), (stack.b_batch, spec.k * spec.n))
         ]
         sizes, matrix = [k.size(extent) for extent in batch], k.size(spec.m * spec.n)
-        low, high = k.share(k.size(prod(batch) * (whole + (tail > 0))))
+        low, high = k.share(k.size(prod(batch) * panels))
+        panels = k.opened(panels)
         with k.loop(low, high) as item:
-            pair, panel = split_index(k, item, [0, whole + (tail > 0)])
+            pair, panel = split_index(k, item, [0, panels])
             places = split_index(k, pair, sizes)
             at = [k.index(*zip(places, step, strict=True)) for step in steps]
             column = k.mul(panel, self.width)
+            if overlap:  # the last panel has columns of the one before it, too
+                column = minimum(k, column, spec.n - self.width)
             self.x = k.gep(self.a, at[0], I8)
             self.y = k.gep(y, k.mul(pair, matrix), spec.requantize.kind)
             b = k.gep(self.b, k.add(at[1], column), I8)
             self._sum_rows()
-            full = k.b.icmp_signed("<", k.i(panel), k.i(whole))
-            for columns, wanted in ((self.width, full), (tail, k.b.not_(full))):
-                if columns and (columns == tail or whole):
-                    with k.b.if_then(wanted):
-                        self._pack(b, columns)
-                        self._rows(column, columns)
+            if isinstance(spec.n, Extent):
+                self._panel(b, column, self.width if overlap else spec.n)
+            else:
+                self._panels(b, panel, column)
+
+    def _panels(self, b: ir.Value, panel: Index, column: Index) -> None:
+        """One of the panels, of which the last may have fewer columns."""
+        k = self.k
+        whole, tail = divmod(self.spec.n, self.width)
+        full = k.b.icmp_signed("<", k.i(panel), k.i(whole))
+        for columns, wanted in ((self.width, full), (tail, k.b.not_(full))):
+            if columns and (columns == tail or whole):
+                with k.b.if_then(wanted):
+                    self._panel(b, column, columns)
+
+    def _panel(self, b: ir.Value, column: Index, columns: int) -> None:
+        self._pack(b, columns)
+        self._rows(column, columns)
 
     def _rows(self, column: Index, columns: int) -> None:
         """All rows of a panel."""
@@ -145,10 +162,10 @@ class _Emission(Int8Emission):
 
     def _pack(self, b: ir.Value, columns: int) -> None:
         """Four rows of the panel side by side in words; sums start as the columns' sums of them."""
-        k, spec, lanes = self.k, self.spec, self.lanes
-        vectors = ceil_div(columns, lanes)
+        k, lanes = self.k, self.lanes
+        vectors = 1 if isinstance(columns, Extent) else ceil_div(columns, lanes)
 
-        def step(index: Index, sums: Sequence[ir.Value], live: int = 4) -> list[ir.Value]:
+        def step(index: Index, sums: Sequence[ir.Value], live: int) -> list[ir.Value]:
             after: list[ir.Value] = []
             for v in range(vectors):
                 word = self._interleaved(b, index, v, min(lanes, columns - v * lanes), live)
@@ -156,12 +173,7 @@ class _Emission(Int8Emission):
                 after.append(dot4(k, self.ones, word, sums[v]))
             return after
 
-        whole, rest = divmod(spec.k, 4)
-        sums: list[ir.Value] = [k.splat(0, lanes, I32)] * vectors
-        if whole:
-            sums = k.reduce_loop(0, whole, 1, sums, lambda index, held: step(index, held))
-        if rest:
-            sums = step(whole, sums, rest)
+        sums = self.over_words(step, [k.splat(0, lanes, I32)] * vectors)
         factor = k.splat(k.load(self.zeros, 0, I32), lanes, I32)
         for v, total in enumerate(sums):
             k.store(k.b.mul(total, factor), self.sums, v * lanes, I32)
@@ -169,39 +181,45 @@ class _Emission(Int8Emission):
     def _interleaved(self, b: ir.Value, index: Index, v: int, columns: int, live: int) -> ir.Value:
         """Bytes of four rows (or the first `live`) of a vector of columns, signed."""
         k, lanes = self.k, self.lanes
-        flip = 0 if self.stack.b_signed else sum(0x80 << 8 * i for i in range(live))
+        opened = isinstance(live, Extent)
+        flip = 0 if self.stack.b_signed else sum(0x80 << 8 * i for i in range(4 if opened else live))
         word = k.splat(flip - (flip >> 31 << 32), lanes, I32)
-        for i in range(live):
-            at = k.add(k.mul(k.add(k.mul(index, 4), i), self.spec.n), v * lanes)
-            part = k.b.zext(load_first(k, b, at, lanes, columns, I8), word.type)
+        for i in range(4 if opened else live):
+            row = k.add(k.mul(index, 4), minimum(k, i, k.opened(live - 1)) if opened else i)
+            at = k.add(k.mul(row, self.spec.n), v * lanes)
+            part = k.b.zext(load_first(k, b, at, lanes, k.opened(columns), I8), word.type)
             word = k.b.xor(word, k.b.shl(part, k.splat(8 * i, lanes, I32)) if i else part)
+        if opened:  # rows beyond the last are 0
+            bits = k.b.shl(k.i(1), k.mul(k.opened(live), 8))
+            word = k.b.and_(word, k.splat(k.b.trunc(k.b.sub(bits, k.i(1)), I32), lanes, I32))
         return word
 
     def _sum_rows(self) -> None:
         """The term of b's zero point in each row: its factor times the row's sum, and a constant."""
         k, spec, lanes = self.k, self.spec, self.lanes
         size = 4 * lanes
-        factor, constant = (k.load(self.zeros, i, I32) for i in (1, 2))
+        factor, both = (k.load(self.zeros, i, I32) for i in (1, 2))
+        constant = k.b.mul(both, k.b.trunc(k.size(spec.k), I32))
         words = ir.VectorType(I32, lanes)
 
         def part(row: ir.Value, start: Index, live: int, total: ir.Value) -> ir.Value:
-            held = load_first(k, k.gep(row, start, I8), 0, size, live, I8)
+            held = load_first(k, k.gep(row, start, I8), 0, size, k.opened(live), I8)
             if self.stack.a_signed:
                 held = k.b.xor(held, k.splat(_HIGH_BIT, size, I8))
-            kept = [ir.Constant(I8, int(i < live)) for i in range(size)]
-            ones = k.b.bitcast(ir.Constant(ir.VectorType(I8, size), kept), words)
+            kept = first_lanes(k, size, k.opened(live))
+            ones = k.b.bitcast(k.b.zext(kept, ir.VectorType(I8, size)), words)
             return dot4(k, k.b.bitcast(held, words), ones, total)
 
         whole = spec.k // size * size
         with k.loop(0, k.size(spec.m)) as r:
             row = k.gep(self.x, k.mul(r, spec.k), I8)
             total = k.splat(0, lanes, I32)
-            if whole:
+            if isinstance(whole, Extent) or whole:
                 (total,) = k.reduce_loop(
-                    0, whole, size, [total], lambda start, held: [part(row, start, size, held[0])]
+                    0, k.opened(whole), size, [total], lambda start, held: [part(row, start, size, held[0])]
                 )
-            if spec.k > whole:
-                total = part(row, whole, spec.k - whole, total)
+            if isinstance(whole, Extent) or spec.k > whole:
+                total = part(row, k.opened(whole), spec.k - whole, total)
             summed = k.intrinsic("vector.reduce.add", [total], I32)
             assert self.row_terms is not None
             k.store(k.b.add(k.b.mul(summed, factor), constant), self.row_terms, r, I32)
