@@ -117,15 +117,20 @@ class Expression:
     def value(self, arguments: Mapping[str, Any], moved: np.random.Generator | None = None) -> Any:
         """What it is worth; doubles, ints and bools without axes are Python's numbers, as in glow.
 
-        `moved` moves halves, which ints become in mathematical functions, in their last bits.
+        `moved` moves in the last bits what functions make of ints: halves, and what is not whole.
         """
         known = {
             k: arguments[v] if isinstance(v, str) else v.value(arguments, moved)
             for k, v in self.operands.items()
         }
         worth = number(eval(self.form, {"np": np, "math": math}, known))
-        half = isinstance(worth, np.ndarray | np.generic) and worth.dtype == np.float16
-        return shifted(worth, moved) if half and moved is not None else worth
+        kinds = [np.asarray(v).dtype.kind for v in (worth, *known.values())]
+        if moved is None or kinds[0] != "f":
+            return worth
+        array = np.asarray(worth)
+        if array.dtype == np.float16:
+            return number(shifted(array, moved))
+        return worth if "f" in kinds[1:] else number(np.where(array % 1 == 0, array, shifted(array, moved)))
 
     def types(self, arguments: Mapping[str, Any]) -> set[np.dtype]:
         """The element types of all values on the way."""

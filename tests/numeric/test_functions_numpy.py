@@ -150,6 +150,12 @@ def test_quantiles_beside_infinities(backend: str, tmp_path: Path) -> None:
         check(bodies, tmp_path, np.array(x, np.float64), 0, backend)
 
 
+def test_convolutions_at_the_ends(tmp_path: Path) -> None:
+    """Beyond an end there is nothing, not a zero that NaN or an infinity would be multiplied with."""
+    bodies = [f"np.convolve(x, np.array([1.0, math.inf, 3.0]), '{m}')" for m in ("full", "same", "valid")]
+    check(bodies, tmp_path, np.array([1.0, math.nan, 2.0, 4.0, 7.0]), 0, "cpu")
+
+
 #: (expression of x and y, x, y): Python raises, and so does the compiled function, by the same class.
 RAISING = [
     ("1 // y", 0, 0), ("1 % y", 0, 0), ("divmod(1, y)", 0, 0), ("int(y)", 0, math.inf),

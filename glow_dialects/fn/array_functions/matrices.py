@@ -150,8 +150,11 @@ def _convolve(u: Unit, a: SSAValue, v: SSAValue, mode: str) -> SSAValue:
     wide = u.op("pad", long, pads=(m - 1, m - 1))
     places = np.arange(first, end)[:, None] + np.arange(m)[None, :]
     rows = u.op("gather", wide, u.b.constant(places), axis=0)
-    column = u.reshape(u.op("flip", short, axes=(0,)), (m, 1))
-    return u.reshape(u.op("matmul", rows, column), (end - first,))
+    products = u.op("mul", rows, u.reshape(u.op("flip", short, axes=(0,)), (1, m)))
+    # Where one of both ends there is no product: not that of 0 and what may be an infinity.
+    both = u.b.constant((places >= m - 1) & (places < n + m - 1))
+    products = u.op("select", both, products, u.b.scalar(0, products))
+    return u.op("reduce_sum", products, axes=(1,), keepdims=False)
 
 
 def _norm(u: Unit, x: SSAValue, ord: float | str | None, axis: Axes, keepdims: bool) -> SSAValue:
