@@ -54,6 +54,102 @@ def of_arrays(x):
     return np.sum(np.log(x))
 
 
+def of_floats(x, n):
+    return math.factorial(x) if n == 0 else math.gcd(x, n) if n == 1 else math.lcm(n, x) if n == 2 else n
+
+
+def of_halves(x):
+    return math.comb(x, 2)
+
+
+def root(n):
+    return math.isqrt(n)
+
+
+def roots(n):
+    return sum(map(math.isqrt, (4, n)))
+
+
+def distance(p, q):
+    return math.dist(p, q)
+
+
+def chosen(x):
+    return np.select([x > 0], [x, x])
+
+
+def between(x, y):
+    return np.interp(0.5, x, y)
+
+
+def solved(a):
+    return np.linalg.solve(a, np.ones(2))
+
+
+def inverse(a):
+    return np.linalg.inv(a)
+
+
+def determinant(a):
+    return np.linalg.det(a)
+
+
+def triangle(a):
+    return np.linalg.cholesky(a)
+
+
+#: What functions of ours, written for those of `math` and NumPy, raise where those do.
+AS_WRITTEN: list[tuple[Callable[..., Any], tuple[Any, ...], type[Exception], str]] = [
+    (of_floats, (4.5, 0), TypeError, "cannot be interpreted as an integer"),
+    (of_floats, (4.0, 1), TypeError, "cannot be interpreted as an integer"),
+    (of_floats, (4.0, 2), TypeError, "cannot be interpreted as an integer"),
+    (of_halves, (5.0,), TypeError, "cannot be interpreted as an integer"),
+    (root, (-1,), ValueError, "nonnegative"),
+    (roots, (-3,), ValueError, "nonnegative"),
+    (root, (4.0,), TypeError, "cannot be interpreted as an integer"),
+    (distance, ((1.0, 2.0), (1.0, 2.0, 3.0)), ValueError, "same number of dimensions"),
+    (chosen, (np.ones(3),), ValueError, "same length"),
+    (between, (np.arange(2.0), np.ones(3)), ValueError, "not of the same length"),
+    *((f, (np.ones((2, 3)),), ValueError, "square") for f in (solved, inverse, determinant, triangle)),
+]
+
+
+@pytest.mark.parametrize("backend", ["cpu", "interpreter"])
+@pytest.mark.parametrize(("function", "arguments", "kind", "message"), AS_WRITTEN)
+def test_written_functions_raise_at_the_call(
+    function: Callable[..., Any],
+    arguments: tuple[Any, ...],
+    kind: type[Exception],
+    message: str,
+    backend: str,
+) -> None:
+    """They raise what Python raises, and name the line that calls them, not one of ours."""
+    with pytest.raises(kind):
+        function(*arguments)
+    line = function.__code__.co_firstlineno + 1
+    with pytest.raises(glow.GlowError, match=message) as error:
+        glow.jit(function, backend=backend)(*arguments)
+    assert isinstance(error.value, kind)
+    assert str(error.value).startswith(f"{__file__}:{line}: ")
+    assert "_written" not in str(error.value)
+
+
+@pytest.mark.parametrize("n", [0, 1, 2, 3, 8, 9, 2**62, 2**63 - 1, 10**40, 10**60 - 1, 10**400])
+def test_integer_roots(n: int) -> None:
+    """Of ints of any size, which end."""
+    assert glow.jit(root)(n) == math.isqrt(n)
+
+
+def equal(x, y):
+    return np.array_equal(x, y)
+
+
+@pytest.mark.parametrize("x", [np.ones(1), np.ones(3), np.array([1.0, 2.0, 1.0]), np.ones((1, 3))])
+def test_arrays_of_other_shapes_differ(x: Any) -> None:
+    """Where NumPy would broadcast them, too."""
+    assert bool(glow.jit(equal)(x, np.ones(3))) == np.array_equal(x, np.ones(3))
+
+
 RAISED: list[tuple[Callable[..., Any], tuple[Any, ...], type[Exception], str]] = [
     (checked, (-1.0,), AssertionError, "x must be positive"),
     (checked, (200.0,), ValueError, "too large"),

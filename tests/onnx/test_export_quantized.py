@@ -85,3 +85,28 @@ def test_openvino_runs_it(schema: str, tmp_path: Path) -> None:
     compiled = core.compile_model(core.read_model(str(path)), "CPU")
     (have,) = compiled([feed["x"]]).values()
     assert _decibels(want, have) > 25
+
+
+@pytest.mark.parametrize("rows", [1, 5])
+def test_dynamic_products_stay_integers(rows: int, tmp_path: Path) -> None:
+    """Rows with scales of their own: integer products in onnxruntime; read back, the same numbers."""
+    rng = np.random.default_rng(rows)
+    g = glow.GraphBuilder()
+    x = g.placeholder("x", (rows, 32))
+    w, b, v = (g.constant(rng.standard_normal(s).astype(np.float32)) for s in ((32, 24), (24,), (24, 8)))
+    g.save(g.matmul(g.fully_connected(x, w, b), v), "y")
+    path = tmp_path / "q.onnx"
+    made = glow.quantize_dynamic(g)
+    glow.save(made, str(path))
+    counts = Counter(n.op_type for n in onnx.load(path).graph.node)
+    assert counts["MatMulInteger"] == 2 and not counts["DequantizeLinear"] and not counts["Gemm"]
+    feed = {"x": rng.standard_normal((rows, 32)).astype(np.float32) * np.logspace(-3, 3, rows)[:, None]}
+    feed = {n: a.astype(np.float32) for n, a in feed.items()}
+    want = glow.compile(made, backend="interpreter").run(feed)["y"]
+    for backend in ("interpreter", "cpu"):
+        np.testing.assert_allclose(
+            glow.compile(path, backend=backend).run(feed)["y"], want, rtol=1e-5, atol=1e-6
+        )
+    if exact_peer.is_exact():
+        (have,) = ort.InferenceSession(str(path)).run(None, feed)
+        np.testing.assert_allclose(np.asarray(have), want, rtol=1e-5, atol=1e-6)

@@ -84,3 +84,35 @@ def test_what_is_known_is_refused_when_imported() -> None:
         del made.graph.input[1]
         with pytest.raises(glow.ImportProblems, match=f"{op}.*(the 9 largest of 4|divisor is 0)"):
             glow.compile(made)
+
+
+@pytest.mark.parametrize("backend", ["cpu", "interpreter"])
+def test_places_that_are_not_there(backend: str) -> None:
+    """Of what a NonZero found: a place behind the last one is refused, though the memory has it."""
+    nodes = [
+        helper.make_node("NonZero", ["x"], ["found"], "find"),
+        helper.make_node("Gather", ["found", "i"], ["y"], "pick", axis=1),
+    ]
+    inputs = [
+        helper.make_tensor_value_info("x", TensorProto.FLOAT, [4]),
+        helper.make_tensor_value_info("i", TensorProto.INT64, [1]),
+    ]
+    graph = helper.make_graph(
+        nodes, "g", inputs, [helper.make_tensor_value_info("y", TensorProto.INT64, None)]
+    )
+    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    net = glow.compile(made, backend=backend)
+    x = np.array([0, 1, 0, 1], np.float32)
+    assert [int(net.run({"x": x, "i": ints(i)})["y"].item()) for i in (0, 1, -1, -2)] == [1, 3, 3, 1]
+    for bad in (2, 3, 4, -3, 99):
+        with pytest.raises(GlowError, match=r"Gather 'pick': an index is out of range"):
+            net.run({"x": x, "i": ints(bad)})
+
+
+@pytest.mark.parametrize("backend", ["cpu", "interpreter"])
+def test_a_node_of_a_body_is_named_by_the_node_around_it(backend: str) -> None:
+    """NegativeLogLikelihoodLoss is defined by nodes without names, one of which gathers."""
+    targets = {"x": np.ones((2, 3), np.float32), "t": ints(0, 7)}
+    net = glow.compile(model("NegativeLogLikelihoodLoss", targets), backend=backend)
+    with pytest.raises(GlowError, match=r"GatherElements within 'it': index 7 is out of range for 3"):
+        net.run(targets)

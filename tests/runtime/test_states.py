@@ -382,6 +382,19 @@ def test_wrong_names(decoder: Any) -> None:
             decoder.run(inputs, state=decoder.state())
 
 
+def test_a_next_value_of_another_rank_is_refused_when_compiled() -> None:
+    """Also where the model does not declare the output's shape, which its nodes give away."""
+    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, None)
+    length = helper.make_tensor_value_info("n", TensorProto.INT64, [1])
+    for node, ports in (
+        (_node("ReduceSum", "x axis", "y", keepdims=0), [_port("x", "N", 3)]),
+        (_node("Reshape", "x n", "y"), [_port("x", 4, 3), length]),
+    ):
+        model = _model([node], ports, [y], axis=np.array([1]))
+        with pytest.raises(glow.GlowError, match="output 'y' is not the next value of 'x': its shape is"):
+            glow.compile(model, states={"y": "x"})
+
+
 def test_wrong_values(decoder: Any) -> None:
     """Values that do not fit, and sizes that nothing tells."""
     key, value = PAIRS.values()

@@ -57,6 +57,9 @@ def test_modules_and_executables(file: Path) -> None:
     """Inputs, outputs, operations and the text; stages and sizes."""
     words = shown(glow.load(file))
     assert "glow.neg 2" in words and "float32 [4]" in words and "glow.save %y to @y" in words
+    assert "<module: input x: tensor<4xf32>" in repr(glow.load(file)) and "@main of 5 op" in repr(
+        glow.load(file)
+    )
     net = glow.compile(file)
     words = shown(net)
     assert "Executable on cpu" in words and "x float32[4]" in words and "kernels" in words

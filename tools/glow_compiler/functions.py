@@ -52,7 +52,8 @@ class CompiledFunction:
         unroll: int = 0,
     ) -> None:
         if backend not in BACKENDS:
-            raise UnsupportedError(f"jit: there is no backend '{backend}'; use {' or '.join(BACKENDS)}")
+            told = getattr(backend, "name", backend)
+            raise UnsupportedError(f"jit: no functions on backend '{told}'; use {' or '.join(BACKENDS)}")
         self.backend = backend
         self.unroll = unroll
         self._gradient = gradient

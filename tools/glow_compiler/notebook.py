@@ -1,4 +1,4 @@
-"""What notebooks show of modules and of training."""
+"""What the prompt and notebooks show of modules and of training."""
 
 from __future__ import annotations
 
@@ -66,8 +66,23 @@ def module_html(module: ModuleOp) -> str:
     return f"{shown}<details><summary>text, {len(lines)} lines</summary><pre>{text}</pre></details>"
 
 
+def module_line(module: ModuleOp) -> str:
+    """A module in one line: what its placeholders are, and how many operations each function has."""
+    from glow_backends.base import public_name
+    from glow_dialects.ops.module import placeholders
+
+    ports = [f"{p.kind.data} {public_name(p)}: {p.type}" for p in placeholders(module).values()]
+    functions = [
+        f"@{getattr(f.get_attr_or_prop('sym_name'), 'data', '')} of {sum(1 for _ in f.walk()) - 1} operations"
+        for f in module.ops
+        if f.regions
+    ]
+    return f"<module: {'; '.join([*([', '.join(ports)] if ports else []), *functions])}; print it to see its text>"
+
+
 def show_modules() -> None:
-    """Let notebooks show modules: their class is xDSL's, and IPython asks it for this method."""
+    """Let prompts and notebooks show modules: their class is xDSL's, whose `repr` names objects of ours."""
     from xdsl.dialects.builtin import ModuleOp
 
     ModuleOp._repr_html_ = module_html  # pyright: ignore[reportAttributeAccessIssue]
+    ModuleOp.__repr__ = module_line  # pyright: ignore[reportAttributeAccessIssue]

@@ -15,17 +15,19 @@ from xdsl.ir import SSAValue
 from xdsl.utils.exceptions import VerifyException
 
 from glow_dialects.ops.arithmetic import AddOp, MinOp, MulOp
-from glow_dialects.ops.compare import CmpLtOp
+from glow_dialects.ops.compare import CmpGeOp, CmpLtOp
 from glow_dialects.ops.concat import ConcatOp
 from glow_dialects.ops.gather import GatherOp
+from glow_dialects.ops.logic import OrOp
 from glow_dialects.ops.select import SelectOp
-from glow_frontends.onnx.counts import filled, joined
+from glow_frontends.onnx.counts import filled, joined, there
 from glow_frontends.onnx.emitter import Emitter
 from glow_frontends.onnx.errors import NeedsHost, NeedsValue, RuleError
 from glow_frontends.onnx.node import Node, Result
 from glow_frontends.onnx.rules import activation, elementwise
 from glow_frontends.onnx.rules.bounded_selection import suppressed
 from glow_frontends.onnx.rules.cast import cast_to
+from glow_frontends.onnx.rules.indexing import told
 from glow_frontends.onnx.rules.reduce import REDUCTIONS, first_of, keeps
 from glow_frontends.onnx.rules.rule import Rule, axes_of, axis_of
 from glow_frontends.onnx.rules.run_time_slices import only_place
@@ -254,7 +256,7 @@ def _size(g: Emitter, n: Node, bounded: Given, rule: Rule) -> list[Value]:
 
 
 def _taken(g: Emitter, n: Node, bounded: Given, rule: Rule) -> list[Value | BoundedValue]:
-    """Gather along the bounded axis; indices may be bounded, too."""
+    """Gather along the bounded axis; indices may be bounded, too, and are checked where they are there."""
     del rule
     axis = axis_of(n.integer("axis", 0), rank(n[0]))
     if 0 not in bounded or bounded[0].axis != axis or not shape(n[0])[axis]:
@@ -262,7 +264,13 @@ def _taken(g: Emitter, n: Node, bounded: Given, rule: Rule) -> list[Value | Boun
     indices = cast_to(g, n[1], np.dtype(np.int64))
     below = g(CmpLtOp, indices, g.like(0, indices))
     indices = g(SelectOp, below, g(AddOp, indices, bounded[0].count), indices)
-    gathered = g(GatherOp, n[0], indices, axis=axis)
+    missing = g(OrOp, g(CmpLtOp, indices, g.like(0, indices)), g(CmpGeOp, indices, bounded[0].count))
+    outside = np.array(0 if g.guessing else shape(n[0])[axis], np.int64)
+    if 1 in bounded and not g.guessing:
+        outside = g(SelectOp, there(g, bounded[1]), outside, np.array(0, np.int64))
+    indices = g(SelectOp, missing, outside, indices)
+    text = f"{told(g, n)}: an index is out of range for the elements that there are."
+    gathered = g(GatherOp, n[0], indices, axis=axis, checked=text)
     return [g.bounded(gathered, axis + bounded[1].axis, bounded[1].count) if 1 in bounded else gathered]
 
 

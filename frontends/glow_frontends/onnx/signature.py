@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
-from onnx import GraphProto, ModelProto, NodeProto, TensorShapeProto, ValueInfoProto
+from onnx import GraphProto, ModelProto, NodeProto, TensorShapeProto, ValueInfoProto, shape_inference
 
 from glow_frontends.onnx.model import default_inputs, runtime_inputs, subgraphs, uses
 from glow_frontends.onnx.tensors import numpy_type
@@ -100,8 +100,19 @@ def defaults_of(model: ModelProto) -> list[Argument]:
 
 
 def outputs_of(model: ModelProto) -> list[Argument]:
-    """Outputs as declared."""
-    return [_argument(o) for o in model.graph.output]
+    """Outputs as declared; where one has no shape, as ONNX infers it."""
+    outputs = [_argument(o) for o in model.graph.output]
+    if all(o.kind != "unranked" for o in outputs):
+        return outputs
+    try:
+        inferred = shape_inference.infer_shapes(model).graph.output
+    except Exception:  # of any kind; where nothing is inferred, nothing is known
+        return outputs
+    known = {name for i in inputs_of(model) for name in i.names}  # others are made up
+    found = [
+        replace(a, names=tuple(n if n in known else "" for n in a.names)) for a in map(_argument, inferred)
+    ]
+    return [i if o.kind == "unranked" else o for o, i in zip(outputs, found, strict=True)]
 
 
 def _nodes(graph: GraphProto) -> Iterator[NodeProto]:

@@ -205,8 +205,12 @@ def _apply(
     return apply(c, function, [c.ssa(v, node) for v in values], by_name, node)
 
 
-def as_function(c: Expressions, thing: Any, node: ast.AST, full: bool = False) -> SSAValue:
-    """A Python callable as a function value; `full`: of all its parameters, those with defaults too."""
+def as_function(c: Expressions, thing: Any, node: ast.AST, full: bool = False, called: str = "") -> SSAValue:
+    """A Python callable as a function value; `full`: of all its parameters, those with defaults too.
+
+    `called`: where the user's text calls it, if it is a function of ours.
+    """
+    called = called or c.source.called
     if hasattr(thing, "glow_gradient"):
         inner, positions, single, with_value = thing.glow_gradient
         return gradient(c, as_function(c, inner, node, full), positions, single, with_value)
@@ -225,7 +229,7 @@ def as_function(c: Expressions, thing: Any, node: ast.AST, full: bool = False) -
         return _wrapped(c, thing, handler, node)
     written = _written(thing)
     if written is not None:
-        return as_function(c, written, node, full)
+        return as_function(c, written, node, full, c.source.where(node))
     object_called = not isinstance(thing, type) and not hasattr(thing, "glow_function")
     if object_called and inspect.ismethod(getattr(thing, "__call__", None)):  # noqa: B004
         thing = thing if inspect.ismethod(thing) else thing.__call__
@@ -234,7 +238,7 @@ def as_function(c: Expressions, thing: Any, node: ast.AST, full: bool = False) -
         module = getattr(thing, "__module__", None)
         called = f"{module}.{name}" if module and module != "builtins" else name
         c.fail(node, f"{called} cannot be compiled", "use Python functions, math, numpy and glow.ops")
-    name = c.importer.function(thing)
+    name = c.importer.function(thing, called)
     value = c.ref(name)
     if full:
         return value

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from xdsl.dialects.builtin import ModuleOp, StringAttr, SymbolRefAttr, UnitAttr
@@ -30,17 +31,17 @@ class Importer:
         self._taken: set[str] = set()
         self._main: Any = None
 
-    def function(self, function: Callable[..., Any]) -> str:
-        """The name of the compiled form of a Python function."""
+    def function(self, function: Callable[..., Any], called: str = "") -> str:
+        """The name of the compiled form of a Python function; of one of ours, as it is `called` somewhere."""
         gradient = getattr(function, "glow_declared", None)
         if gradient is not None:
             function = getattr(function, "glow_function")  # noqa: B009 - of our own decorator
-        key = (_key(function), id(gradient) if gradient is not None else 0)
+        key = (_key(function), id(gradient) if gradient is not None else 0, called)
         if key in self._names:
             return self._names[key]
         if not hasattr(function, "__code__"):
             raise FunctionError(f"{function!r} cannot be compiled", "use a Python function")
-        source = read(function)
+        source = replace(read(function), called=called)
         name = self._fresh(function.__name__ if function.__name__ != "<lambda>" else "lambda")
         self._names[key] = name
         if source.node.args.kwarg is not None:
@@ -67,7 +68,7 @@ class Importer:
 
     def _gradient(self, source: Source, name: str, gradient: Callable[..., Any], count: int) -> SymbolRefAttr:
         """The declared gradient of a function of `count` parameters."""
-        symbol = self.function(gradient)
+        symbol = self.function(gradient, source.called)
         function = next(
             f for f in self.module.body.block.ops if isinstance(f, FuncOp) and f.sym_name.data == symbol
         )

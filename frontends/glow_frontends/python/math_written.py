@@ -43,6 +43,8 @@ def fsum(values: tuple[float, ...]) -> float:
 
 def dist(p: tuple[float, ...], q: tuple[float, ...]) -> float:
     """The distance of two points."""
+    if len(p) != len(q):
+        raise ValueError("both points must have the same number of dimensions")
     s = 0.0
     for a, b in zip(p, q, strict=False):
         s = s + (a - b) ** 2
@@ -51,26 +53,37 @@ def dist(p: tuple[float, ...], q: tuple[float, ...]) -> float:
 
 def sumprod(p: tuple[float, ...], q: tuple[float, ...]) -> float:
     """The sum of products."""
+    if len(p) != len(q):
+        raise ValueError("Inputs are not the same length")
     s = 0.0
     for a, b in zip(p, q, strict=False):
         s = s + a * b
     return s
 
 
+def _whole(n: Any) -> None:
+    """TypeError for a float where `math` wants an int."""
+    if isinstance(n, float):
+        raise TypeError("'float' object cannot be interpreted as an integer")
+
+
 def isqrt(n: int) -> int:
     """The whole part of the square root."""
+    _whole(n)
     if n < 0:
         raise ValueError("isqrt() argument must be nonnegative")
-    r = int(math.sqrt(n))
-    while r * r > n:
-        r = r - 1
-    while (r + 1) * (r + 1) <= n:
-        r = r + 1
+    # Newton's steps come from above, whatever the first guess; a double holds no number beyond 1e308.
+    r = int(math.sqrt(n)) + 1 if n < 1e300 else n
+    r = (r + n // r) // 2
+    while n // max(r, 1) < r:
+        r = (r + n // r) // 2
     return r
 
 
 def gcd(a: int, b: int) -> int:
     """The greatest common divisor."""
+    _whole(a)
+    _whole(b)
     a, b = abs(a), abs(b)
     while b != 0:
         a, b = b, a % b
@@ -79,11 +92,13 @@ def gcd(a: int, b: int) -> int:
 
 def lcm(a: int, b: int) -> int:
     """The least common multiple."""
-    return 0 if a == 0 or b == 0 else abs(a // gcd(a, b) * b)
+    divisor = gcd(a, b)
+    return 0 if divisor == 0 else abs(a // divisor * b)
 
 
 def factorial(n: int) -> int:
     """n!"""
+    _whole(n)
     if n < 0:
         raise ValueError("factorial() not defined for negative values")
     r = 1
@@ -96,6 +111,8 @@ def perm(n: int, k: int | None = None) -> int:
     """Ordered choices of k among n; of all n where k is not given."""
     if k is None:
         k = n
+    _whole(n)
+    _whole(k)
     if n < 0 or k < 0:
         raise ValueError("n and k must be non-negative integers")
     r = 1
@@ -106,6 +123,8 @@ def perm(n: int, k: int | None = None) -> int:
 
 def comb(n: int, k: int) -> int:
     """Choices of k among n."""
+    _whole(n)
+    _whole(k)
     if n < 0 or k < 0:
         raise ValueError("n and k must be non-negative integers")
     r = 1

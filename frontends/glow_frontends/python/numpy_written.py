@@ -105,13 +105,17 @@ def allclose(a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8) -> Any:
 
 
 def array_equal(a1: Any, a2: Any) -> Any:
-    """Whether two arrays of one shape are equal."""
+    """Whether two arrays have one shape and equal elements."""
+    if np.asarray(a1).shape != np.asarray(a2).shape:
+        return False
     return np.all(np.equal(a1, a2))
 
 
 def interp(x: Any, xp: Any, fp: Any) -> Any:
     """The value at x of the line through the points (xp, fp), which are in order."""
     x, xp, fp = (np.array(v).astype(np.float64) for v in (x, xp, fp))
+    if len(xp) != len(fp):
+        raise ValueError("fp and xp are not of the same length.")
     last = len(xp) - 1
     at = np.clip(np.searchsorted(xp, x, side="right") - 1, 0, last - 1)
     low, high = np.take(xp, at), np.take(xp, at + 1)
@@ -136,6 +140,8 @@ def broadcast_to(array: Any, shape: Any) -> Any:
 
 def select(condlist: Any, choicelist: Any, default: Any = 0) -> Any:
     """The first choice whose condition holds."""
+    if len(condlist) != len(choicelist):
+        raise ValueError("list of cases must be same length as list of conditions")
     chosen = default
     for condition, choice in zip(condlist[::-1], choicelist[::-1], strict=True):
         chosen = np.where(condition, choice, chosen)
@@ -165,9 +171,16 @@ def _pivot(a: Any, rows: Any, k: int) -> Any:
     return np.argmax(np.where(rows >= k, np.abs(a[:, k]), -1.0))
 
 
+def _side(a: Any) -> int:
+    """The rows of a square matrix."""
+    if a.ndim != 2 or a.shape[0] != a.shape[-1]:
+        raise ValueError("the matrix must be square, of two axes")
+    return a.shape[0]
+
+
 def solve(a: Any, b: Any) -> Any:
     """x with a x = b, by elimination."""
-    n = a.shape[0]
+    n = _side(a)
     rows = np.arange(n)
     both = np.concatenate((a, b.reshape(n, -1)), axis=1)
     for k in range(n):
@@ -186,7 +199,7 @@ def _solve_gradient(d: Any, x: Any, a: Any, b: Any) -> Any:
 
 def inv(a: Any) -> Any:
     """The inverse."""
-    return np.linalg.solve(a, np.eye(a.shape[0]))
+    return np.linalg.solve(a, np.eye(_side(a)))
 
 
 def slogdet(a: Any) -> Any:
@@ -197,7 +210,7 @@ def slogdet(a: Any) -> Any:
 
 def det(a: Any) -> Any:
     """The determinant."""
-    n = a.shape[0]
+    n = _side(a)
     rows = np.arange(n)
     value = 1.0
     for k in range(n):
@@ -213,7 +226,7 @@ def det(a: Any) -> Any:
 
 def cholesky(a: Any) -> Any:
     """The lower triangular matrix whose product with its transpose is a."""
-    n = a.shape[0]
+    n = _side(a)
     rows = np.arange(n)
     factor = np.zeros_like(a)
     for j in range(n):

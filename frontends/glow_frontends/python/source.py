@@ -26,21 +26,25 @@ from glow_frontends.python.errors import FunctionError
 
 @dataclass
 class Source:
-    """A function's tree, file, and the names that it sees from outside."""
+    """A function's tree, file, and the names that it sees from outside.
+
+    `called` is where the user's text calls a function of ours, such as the one written for `math.isqrt`.
+    """
 
     node: ast.FunctionDef | ast.Lambda
     file: str
     lines: list[str]
     names: dict[str, Any]
+    called: str = ""
 
     def where(self, node: ast.AST) -> str:
-        """`file:line` of a node of the tree."""
-        return f"{self.file}:{getattr(node, 'lineno', 1)}"
+        """`file:line` of a node of the tree, in the text of the user."""
+        return self.called or f"{self.file}:{getattr(node, 'lineno', 1)}"
 
     def excerpt(self, node: ast.AST) -> str:
-        """The line of a node with a mark under it."""
+        """The line of a node with a mark under it; of a function of ours nothing."""
         line = getattr(node, "lineno", 1)
-        if not 1 <= line <= len(self.lines):
+        if self.called or not 1 <= line <= len(self.lines):
             return ""
         text = self.lines[line - 1].rstrip()
         margin = len(text) - len(text.lstrip())

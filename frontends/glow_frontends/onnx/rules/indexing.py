@@ -8,6 +8,7 @@ import numpy as np
 
 from glow_dialects.core.extent import is_open
 from glow_dialects.core.graph_op import GraphOp
+from glow_dialects.core.location import names
 from glow_dialects.core.types import tensor
 from glow_dialects.ops.arithmetic import AddOp, MaxOp, MinOp, SubOp
 from glow_dialects.ops.compare import CmpEqOp, CmpGeOp, CmpLeOp, CmpLtOp
@@ -31,6 +32,13 @@ from glow_frontends.onnx.sizes import objects, objects_of
 from glow_frontends.onnx.values import Value, dtype_of_value, rank, shape, type_of
 
 INT64 = np.dtype(np.int64)
+
+
+def told(g: Emitter, n: Node) -> str:
+    """What to call a node in errors of a run: one without a name in a body, by the node that has the body."""
+    own = label(n.proto)
+    around = "" if n.proto.name else "".join(names(g.builder.location)[-1:])
+    return f"{n.op} '{own}'" if around in ("", own) else f"{n.op} within '{around}'"
 
 
 def non_negative(g: Emitter, indices: Value, limit: int) -> Value:
@@ -64,7 +72,7 @@ def indices_of(g: Emitter, n: Node, indices: Value, limits: Sequence[int]) -> tu
     if g.guessing:
         last, first = (g.sizes(objects_of(m), dtype_of_value(indices)) for m in (most - 1, -most))
         return g(MaxOp, g(MinOp, indices, last), first), None
-    return indices, None if n.padded else f"{n.op} '{label(n.proto)}'"
+    return indices, None if n.padded else told(g, n)
 
 
 def in_range(g: Emitter, n: Node, x: Value, low: int, high: int, what: str) -> Value:
@@ -84,7 +92,7 @@ def in_range(g: Emitter, n: Node, x: Value, low: int, high: int, what: str) -> V
     else:
         beyond, values = g.like(span, place), np.arange(low, high + 1, dtype=kind)
     place = g(SelectOp, g(CmpLtOp, place, g.like(0, place)), beyond, place)
-    return take(g, values, place, 0, f"{n.op} '{label(n.proto)}': {text}.")
+    return take(g, values, place, 0, f"{told(g, n)}: {text}.")
 
 
 def divisors(g: Emitter, n: Node, x: Value) -> Value:
@@ -98,7 +106,7 @@ def divisors(g: Emitter, n: Node, x: Value) -> Value:
         return x
     zero = cast_to(g, g(CmpEqOp, x, g.like(0, x)), INT64)
     found = g(ReduceMaxOp, zero, axes=tuple(range(rank(x))), keepdims=False) if rank(x) else zero
-    return g(AddOp, x, take(g, g.like(0, x).reshape(1), found, 0, f"{n.op} '{label(n.proto)}': {text}."))
+    return g(AddOp, x, take(g, g.like(0, x).reshape(1), found, 0, f"{told(g, n)}: {text}."))
 
 
 def gather(g: Emitter, n: Node) -> Value:
