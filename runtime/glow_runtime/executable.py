@@ -261,6 +261,9 @@ class Executable:
             return self._states.run(self._chosen, inputs, state)
         if state is not None:
             raise BindingError("this executable has no states; name them: glow.compile(model, states=...)")
+        program = self._again(inputs)
+        if program is not None:
+            return program.run(inputs)
         program, arrays = self._chosen(inputs)
         return program.run(arrays)
 

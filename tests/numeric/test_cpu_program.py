@@ -345,6 +345,16 @@ def test_results_that_are_held_are_left_alone() -> None:
     assert len(places) == 2
 
 
+def test_what_callers_make_of_results_leaves_later_ones_alone() -> None:
+    """That nobody may write, say: each result is an array of its own."""
+    program = compiled(CHAIN)
+    for seed in range(4):
+        y = program.run({"x": sample(seed)})["y"]
+        assert y.flags.writeable
+        np.testing.assert_array_equal(y, np.maximum(sample(seed), 0))
+        y.flags.writeable = False
+
+
 def test_a_program_does_not_hold_its_inputs() -> None:
     program, x = compiled(CHAIN), sample()
     before = sys.getrefcount(x)

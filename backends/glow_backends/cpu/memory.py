@@ -26,7 +26,9 @@ LARGE_PAGE = 2 * 1024 * 1024
 """Bytes of a large page: weights that pass once a run would otherwise miss the TLB every 4 KiB."""
 _PIECE = 8 * LARGE_PAGE
 """Bytes of a mapped file that are copied at a time."""
-_byte_of = ctypes.c_char.from_buffer
+byte_of: Callable[[Array], ctypes.c_char] = ctypes.c_char.from_buffer  # pyright: ignore[reportAssignmentType]
+"""The first byte of an array in one piece; others, empty and read-only ones are one of `NO_BYTE`."""
+NO_BYTE = (TypeError, ValueError, BufferError)
 _TOO_LARGE = "the program needs {} bytes in one piece, which cannot be had"
 
 
@@ -37,43 +39,39 @@ def rounded(size: int) -> int:
 
 def aligned_array(shape: Sequence[int], dtype: np.dtype) -> Array:
     """An uninitialised array, aligned; a CompileError where the machine has not so much memory."""
-    return Recycled().array(shape, dtype)[0]
+    return Recycled(dtype).array(tuple(shape))[0]
 
 
 class Recycled:
     """Makes arrays of the memory of those that nobody holds any more: new pages cost more than a copy."""
 
-    _UNUSED = 2
-    """References to a block in which no array lies: from here, and from who counts them."""
+    _UNUSED = 3
+    """References to a block that nobody else holds: from here, from its first array, from who counts them."""
 
-    def __init__(self) -> None:
-        #: (memory, bytes of its array, where the array begins in it, address of the array)
-        self._blocks: list[tuple[Array, int, int, int]] = []
-        self._shape: Sequence[int] | None = None
-        self._bytes = 0
+    def __init__(self, dtype: np.dtype) -> None:
+        self._dtype = dtype
+        #: (memory, shape, an array of it that nobody gets, where this lies)
+        self._blocks: list[tuple[Array, tuple[int, ...], Array, int]] = []
 
-    def array(self, shape: Sequence[int], dtype: np.dtype) -> tuple[Array, int]:
+    def array(self, shape: tuple[int, ...]) -> tuple[Array, int]:
         """As `aligned_array`, and its address. The last two are remembered: one may be held during a call."""
-        if shape is not self._shape:
-            count = dtype.itemsize
-            for extent in shape:
-                count *= extent
-            self._shape, self._bytes = (shape if isinstance(shape, tuple) else None), count
         for kept in self._blocks:
-            if kept[1] == self._bytes and getrefcount(kept[0]) == self._UNUSED:
+            if kept[1] == shape and getrefcount(kept[0]) == self._UNUSED:
                 break
         else:
-            kept = self._new(self._bytes)
-        return np.ndarray(shape, dtype, kept[0], kept[2]), kept[3]
+            kept = self._new(shape)
+        return kept[2][...], kept[3]  # a view is made in a quarter of the time of an array
 
-    def _new(self, count: int) -> tuple[Array, int, int, int]:
+    def _new(self, shape: tuple[int, ...]) -> tuple[Array, tuple[int, ...], Array, int]:
+        count = math.prod(shape) * self._dtype.itemsize
         try:
             block = np.empty(count + ALIGN, np.uint8)
         except MemoryError:
             raise CompileError(_TOO_LARGE.format(count)) from None
         start = address(block)
         offset = -start % ALIGN
-        self._blocks = [*self._blocks[-1:], (block, count, offset, start + offset)]
+        array = np.ndarray(shape, self._dtype, block, offset)
+        self._blocks = [*self._blocks[-1:], (block, shape, array, start + offset)]
         return self._blocks[-1]
 
 
@@ -127,8 +125,8 @@ def mapped_file(path: Path, size: int) -> Array:
 def address(array: Array) -> int:
     """Where the array's first byte is."""
     try:
-        return ctypes.addressof(_byte_of(array.data))
-    except (TypeError, ValueError, BufferError):  # of arrays that are not to be written, empty, or strided
+        return ctypes.addressof(byte_of(array))
+    except NO_BYTE:
         return array.__array_interface__["data"][0]  # takes three times as long
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import time
 from collections.abc import Callable, Mapping, Sequence
+from ctypes import addressof
 from typing import TYPE_CHECKING, Any
 from weakref import ref
 
@@ -14,7 +15,16 @@ from glow_backends.base import Bound, Port, Program, cores
 from glow_backends.cpu.bundle import Bundle, slots_of
 from glow_backends.cpu.faults import FAULT_SLOT, Faults
 from glow_backends.cpu.jit import Linked
-from glow_backends.cpu.memory import ALIGN, Recycled, address, aligned_array, work_memory, zeros
+from glow_backends.cpu.memory import (
+    ALIGN,
+    NO_BYTE,
+    Recycled,
+    address,
+    aligned_array,
+    byte_of,
+    work_memory,
+    zeros,
+)
 from glow_backends.cpu.support import ENTER, MAIN, state_bytes
 from glow_backends.cpu.target import CpuTarget
 from glow_backends.cpu.weights import shared_slot
@@ -39,12 +49,8 @@ WORD = 4
 """Bytes to which inputs are aligned, at least: kernels read small integers by words."""
 
 
-class _Frame(ctypes.c_void_p):
-    """The address of the numbers that `glow_enter` takes, which live as long as it does."""
-
-    def __init__(self, *numbers: int) -> None:
-        self.numbers = (ctypes.c_int64 * len(numbers))(*numbers)
-        super().__init__(ctypes.addressof(self.numbers))
+Entry = tuple[Callable[[Any], None], Any, object]
+"""A function, the argument with which it runs a program, and what must live as long."""
 
 
 def check_places(state: Mapping[str, Array]) -> None:
@@ -77,15 +83,17 @@ class RunMemory:
         self.pointers[count] = ctypes.cast(self._callback, ctypes.c_void_p)
         self.pointers[count + 1] = address(self._barrier)
         self._faults = Faults(bundle.faults)
+        self._may_fail = program.host_step is not None or bool(bundle.faults)
         self.pointers[count + FAULT_SLOT] = self._faults.address
         for number, block in enumerate(bundle.shared):
             self.pointers[shared_slot(count, number)] = address(block)
         self._failure: BaseException | None = None
         self.state: Mapping[str, Array] | None = None
         self._bound: dict[str, Array] = {}  # what a run's instructions on the host read and write
-        self._outputs = [Recycled() for _ in program.output_slots]
+        slots = enumerate(slots_of(bundle, ["output"]))
+        self._outputs = [(n, i, s.symbol, s.name, Recycled(s.port.dtype)) for n, (i, s) in slots]
         self._staging: dict[str, Array] = {}
-        self._run_bound = self.entry(ctypes.addressof(self.pointers))
+        self._run_bound = self.entry(addressof(self.pointers))
 
     def point_to(self, state: Mapping[str, Array]) -> None:
         """Let the code find its states in these arrays."""
@@ -99,32 +107,36 @@ class RunMemory:
         self.pointers[slot] = address(sized.table)
         if sized.bytes > self._room:
             self._room, self._arena = sized.bytes, work_memory(sized.bytes)
-            self._run_bound = self.entry(ctypes.addressof(self.pointers))
+            self._run_bound = self.entry(addressof(self.pointers))
 
     def run(
-        self, program: CpuProgram, inputs: Mapping[str, Array], shapes: Sequence[Sequence[int]]
+        self, program: CpuProgram, inputs: Mapping[str, Array], shapes: Sequence[tuple[int, ...]]
     ) -> dict[str, Array]:
         """Outputs, of these shapes, by name."""
         io, bound, hosted = self.pointers, self._bound, program.host_step is not None
         for index, symbol, name, alignment in program.input_slots:
             array = inputs[name]
-            where = address(array)
-            if where % alignment or not array.flags.c_contiguous:
+            try:
+                where = addressof(byte_of(array))
+            except NO_BYTE:
+                where = address(array) if array.flags.c_contiguous else None
+            if where is None or where % alignment:
                 array = self._staged(symbol, array)
                 where = address(array)
             if hosted:
                 bound[symbol] = array
             io[index] = where
         results: dict[str, Array] = {}
-        slots = zip(program.output_slots, shapes, self._outputs, strict=True)
-        for (index, symbol, name, dtype), shape, memory in slots:
-            results[name], io[index] = memory.array(shape, dtype)
+        for number, index, symbol, name, memory in self._outputs:
+            array, io[index] = memory.array(shapes[number])
+            results[name] = array
             if hosted:
-                bound[symbol] = results[name]
-        enter, frame = self._run_bound
+                bound[symbol] = array
+        enter, frame, _ = self._run_bound
         enter(frame)
-        bound.clear()
-        self.check()
+        if self._may_fail:
+            bound.clear()
+            self.check()
         return results
 
     def check(self) -> None:
@@ -134,23 +146,24 @@ class RunMemory:
             raise failure
         self._faults.check()
 
-    def entry(self, io: int) -> tuple[Callable[[Any], None], Any]:
-        """A function and the argument with which it runs the program on a table of pointers."""
+    def entry(self, io: int) -> Entry:
+        """How the program is run on a table of pointers."""
         weights, arena = address(self.bundle.weights), address(self._arena)
         if self._lacks:
-            return _refused, self._lacks
+            return _refused, self._lacks, None
         main, threads = self._linked.address(MAIN), self.bundle.threads
-        frames = [_Frame(main, io, weights, arena, worker) for worker in range(threads)]
+        numbers = [(ctypes.c_int64 * 5)(main, io, weights, arena, worker) for worker in range(threads)]
+        first = ctypes.c_void_p(addressof(numbers[0]))  # the declared type itself: it converts fastest
         if self._workers is None:
-            return self._enter, frames[0]
-        shared = (ctypes.c_void_p * threads)(*(f.value for f in frames))
+            return self._enter, first, numbers
+        shared = (ctypes.c_void_p * threads)(*map(addressof, numbers))
         start, enter = self._workers.start, self._enter
 
-        def run(frames: list[_Frame]) -> None:
+        def run(first: ctypes.c_void_p) -> None:
             start(shared)
-            enter(frames[0])
+            enter(first)
 
-        return run, frames
+        return run, first, numbers
 
     def _staged(self, symbol: str, array: Array) -> Array:
         """An aligned copy of an input, in memory kept for it."""
@@ -197,7 +210,6 @@ class CpuProgram(Program):
         self.state = self.new_state()
         slots = slots_of(bundle, ["input"])
         self.input_slots = [(i, s.symbol, s.name, max(WORD, s.port.dtype.itemsize)) for i, s in slots]
-        self.output_slots = [(i, s.symbol, s.name, s.port.dtype) for i, s in slots_of(bundle, ["output"])]
         self._shapes = [p.shape for p in self.outputs]
         this = ref(self)
 
@@ -223,7 +235,8 @@ class CpuProgram(Program):
         """Outputs of a run on states, which are checked and no other run's."""
         memory = self.memories.take()
         try:
-            memory.point_to(state)
+            if memory.state is not state:
+                memory.point_to(state)
             return memory.run(self, inputs, self._shapes)
         finally:
             self.give_memory(memory)
@@ -262,7 +275,7 @@ class CpuBound(Bound):
     def __init__(self, program: CpuProgram, inputs: Mapping[str, Array]) -> None:
         self.program = program
         self._memories = program.memories
-        self._entries: dict[RunMemory, tuple[Callable[[Any], None], Any, object]] = {}
+        self._entries: dict[RunMemory, tuple[Entry, object]] = {}
         self.inputs: dict[str, Array] = {}
         self.outputs: dict[str, Array] = {}
         self._addresses: list[tuple[int, int]] = []
@@ -277,18 +290,18 @@ class CpuBound(Bound):
         with self._lock:
             memory = self._memories.take()
             try:
-                enter, frame, _ = self._entries.get(memory) or self._entry(memory)
+                (enter, frame, _), _ = self._entries.get(memory) or self._entry(memory)
                 enter(frame)
                 memory.check()
             finally:
                 self._memories.give(memory)
         return self.outputs
 
-    def _entry(self, memory: RunMemory) -> tuple[Callable[[Any], None], Any, object]:
+    def _entry(self, memory: RunMemory) -> tuple[Entry, object]:
         """How the arrays' program is run in some memory, with the table of pointers for it."""
         memory.point_to(self.program.state)
         io = type(memory.pointers).from_buffer_copy(memory.pointers)
         for index, where in self._addresses:
             io[index] = where
-        entry = self._entries[memory] = (*memory.entry(ctypes.addressof(io)), io)
+        entry = self._entries[memory] = memory.entry(addressof(io)), io
         return entry

@@ -8,8 +8,9 @@ the next stage is specialised on these) or run on the host. Stages are kept by w
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from onnx import GraphProto, NodeProto
@@ -23,7 +24,7 @@ from glow_frontends.onnx.importer import Source, weights_of
 from glow_frontends.onnx.model import sort_nodes, uses
 from glow_frontends.onnx.plan.control import CONTROL
 from glow_frontends.onnx.plan.forms import Form, form_of, known_form
-from glow_frontends.onnx.plan.host import HostNode, PreparedNode, host_node
+from glow_frontends.onnx.plan.host import HostNode, Prepared, PreparedNode, host_node
 from glow_frontends.onnx.plan.label_tables import split_labels
 from glow_frontends.onnx.plan.stage import Compile, Ending, Need, Ports, Stage, Values, import_stage
 from glow_frontends.onnx.scope import FAILURES
@@ -99,9 +100,9 @@ class GraphPlan:
             left = self._without_program(stage, everything, contents, informed)
         return [self._output(name, everything) for name in self.outputs]
 
-    def ended(self, values: Mapping[str, Array], first: Stage) -> dict[str, AnyValue] | None:
-        """The outputs by name, where only functions of single results follow the `first` stage; None where
-        more does, or where one of them refuses what it gets, which `run` explains."""
+    def ended(self, values: Mapping[str, Array], first: Stage) -> dict[str, Any] | None:
+        """The outputs by name, as callers get them, where only functions of single results follow the `first`
+        stage; None where more does, or where one of them refuses what it gets, which `run` explains."""
         if first.ending is False:
             first.ending = self._ending(first)
         try:
@@ -114,7 +115,7 @@ class GraphPlan:
         on_host = all(index in stage.needs and stage.needs[index].host for index in stage.left)
         if stage.program is None or not on_host or stage.fixed:
             return None
-        made: dict[str, tuple[str, Callable[[Array], AnyValue] | None]] = {}
+        made: dict[str, tuple[str, Prepared | None]] = {}
         made |= {n: (s, None) for n, s in stage.results.items() if isinstance(s, str)}
         for node in map(self.host, stage.left):
             source = stage.results.get(node.node.input[0])

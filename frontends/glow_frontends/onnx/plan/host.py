@@ -14,7 +14,7 @@ from glow_frontends.onnx.importer import Import
 from glow_frontends.onnx.model import domain_of, label, uses
 from glow_frontends.onnx.node import Node
 from glow_frontends.onnx.plan.control import CONTROL
-from glow_frontends.onnx.rules.maps import rows_of_maps
+from glow_frontends.onnx.rules.maps import Rows, rows_of_maps, sequence_of_maps
 from glow_frontends.onnx.rules.ml import table_of_texts
 from glow_frontends.onnx.scope import FAILURES, Scope
 from glow_frontends.onnx.values import AnyValue
@@ -23,8 +23,10 @@ if TYPE_CHECKING:
     from glow_frontends.onnx.plan.graph import GraphPlan
     from glow_frontends.onnx.plan.stage import Values
 
-#: Gives the function of one array that a node of ai.onnx.ml is, None where it is none of the host's.
-Prepare = Callable[[Node], "Callable[[Array], AnyValue] | None"]
+#: What a function of one array makes: an array of strings, or dictionaries, as callers of the model get them.
+Prepared = Callable[[Array], Array | Rows]
+#: Gives the function that a node of ai.onnx.ml is, None where it is none of the host's.
+Prepare = Callable[[Node], Prepared | None]
 PREPARED: dict[str, Prepare] = {"LabelEncoder": table_of_texts, "ZipMap": rows_of_maps}
 
 
@@ -71,12 +73,13 @@ class ControlNode(HostNode):
 class PreparedNode(HostNode):
     """A function of one array that is prepared once, as of classifiers: maps and strings made of numbers."""
 
-    def __init__(self, node: NodeProto, plan: GraphPlan, function: Callable[[Array], AnyValue]) -> None:
+    def __init__(self, node: NodeProto, plan: GraphPlan, function: Prepared) -> None:
         super().__init__(node, plan)
         self.function = function
 
     def results(self, values: Values, read: Values) -> Sequence[AnyValue | None]:
-        return [self.function(read[self.node.input[0]])]  # pyright: ignore[reportArgumentType]
+        made = self.function(read[self.node.input[0]])  # pyright: ignore[reportArgumentType]
+        return [sequence_of_maps(made) if isinstance(made, list) else made]
 
 
 class RuleNode(HostNode):

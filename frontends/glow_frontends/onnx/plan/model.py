@@ -66,7 +66,7 @@ class ModelPlan:
         if first is not None and len(self._numbers) == len(self.types):
             ended = self.graph.ended(inputs, first)
             if ended is not None:
-                return {n: v if isinstance(v, np.ndarray) else from_host(v) for n, v in ended.items()}
+                return ended
         values = {
             n: v if n in self._numbers and isinstance(v, np.ndarray) else to_host(v, self.types[n])
             for n, v in inputs.items()

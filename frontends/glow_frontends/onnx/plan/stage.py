@@ -69,10 +69,10 @@ class Ending:
     #: Symbols of the program's inputs, and the values that they are.
     inputs: list[tuple[str, str]]
     #: Names of outputs, of the program's results that they are, and what makes them of these.
-    outputs: list[tuple[str, str, Callable[[Array], AnyValue] | None]]
+    outputs: list[tuple[str, str, Callable[[Array], Any] | None]]
 
-    def run(self, values: Mapping[str, Array]) -> dict[str, AnyValue]:
-        """The model's outputs by name."""
+    def run(self, values: Mapping[str, Array]) -> dict[str, Any]:
+        """The model's outputs by name, as callers get them."""
         results = self.program.run({symbol: values[name] for symbol, name in self.inputs})
         return {n: results[s] if make is None else make(results[s]) for n, s, make in self.outputs}
 

@@ -16,26 +16,33 @@ from glow_frontends.onnx.rules.rule import Versions, option
 from glow_frontends.onnx.rules.selection import inputs_of
 from glow_frontends.onnx.values import MapValue, SequenceValue
 
+Rows = list[dict[str | int, Any]]
 
-def rows_of_maps(n: Node) -> Callable[[Array], SequenceValue]:
-    """ZipMap of scores: for each row a dictionary from class to score."""
+
+def rows_of_maps(n: Node) -> Callable[[Array], Rows]:
+    """ZipMap of scores: for each row a dictionary from class to score, as callers get them."""
     labels = list(n.texts("classlabels_strings") or n.integers("classlabels_int64s") or ())
 
-    def rows(scores: Array) -> SequenceValue:
+    def rows(scores: Array) -> Rows:
         wide = scores if scores.ndim == 2 else np.atleast_2d(scores)
         if wide.shape[1] != len(labels):
             raise RuleError(f"{len(labels)} labels for {wide.shape[1]} scores")
         pairs: Any = map(zip, repeat(labels), wide.tolist())
-        return SequenceValue([MapValue(dict(pair)) for pair in pairs])
+        return list(map(dict, pairs))
 
     return rows
+
+
+def sequence_of_maps(rows: Rows) -> SequenceValue:
+    """Dictionaries as other nodes read them."""
+    return SequenceValue([MapValue(row) for row in rows])
 
 
 def zip_map(g: Emitter, n: Node) -> SequenceValue:
     """ZipMap."""
     del g
     (scores,) = inputs_of(n, 1)
-    return rows_of_maps(n)(scores)
+    return sequence_of_maps(rows_of_maps(n)(scores))
 
 
 def _map(n: Node) -> MapValue:
