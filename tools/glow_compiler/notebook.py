@@ -77,7 +77,8 @@ def module_line(module: ModuleOp) -> str:
         for f in module.ops
         if f.regions
     ]
-    return f"<module: {'; '.join([*([', '.join(ports)] if ports else []), *functions])}; print it to see its text>"
+    parts = [*([", ".join(ports)] if ports else []), *functions]
+    return f"<module: {'; '.join(parts)}; print it to see its text>"
 
 
 def show_modules() -> None:
