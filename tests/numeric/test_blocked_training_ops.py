@@ -10,9 +10,9 @@ from epilogues import chain
 from xdsl.ir import Block
 
 from glow_backends.cpu.emit.filters import pack_filter
-from glow_backends.cpu.ops import training as blocked
-from glow_backends.cpu.ops.fused_body import BodyBuilder, body_of
-from glow_backends.cpu.ops.layers import ConvOp as BlockedConvOp
+from glow_backends.cpu.fused_body import BodyBuilder, body_of
+from glow_backends.cpu.kernels.conv import training_ops as blocked
+from glow_backends.cpu.kernels.conv.conv_ops import ConvOp as BlockedConvOp
 from glow_dialects.core.blocks import block_channels, unblock_channels
 from glow_dialects.core.graph_op import GraphOp
 from glow_dialects.core.types import Array, tensor, tensor_of

@@ -11,15 +11,15 @@ from xdsl.dialects.builtin import ModuleOp, StringAttr
 from glow_backends.cpu.emit.memory import ceil_div
 from glow_backends.cpu.kernels.conv.conv_direct import DirectConv
 from glow_backends.cpu.kernels.conv.conv_half import HalfConv, supports_half
+from glow_backends.cpu.kernels.conv.conv_ops import ConvOp
 from glow_backends.cpu.kernels.conv.conv_plan import plan_conv
 from glow_backends.cpu.kernels.conv.conv_spec import DirectConvSpec, conv_spec
 from glow_backends.cpu.kernels.conv.conv_weights import ConvWeightsSpec, conv_weights_spec
+from glow_backends.cpu.kernels.conv.training_ops import ConvWeightsOp, PackFilterOp
 from glow_backends.cpu.kernels.conv.winograd import WinogradConv, tile_of
 from glow_backends.cpu.kernels.conv.winograd_changing import supports_changing
 from glow_backends.cpu.kernels.conv.winograd_plan import WinogradSpec, plan_winograd, winograd_tiles
 from glow_backends.cpu.kernels.conv.winograd_weights import WinogradWeights, supports_winograd_weights
-from glow_backends.cpu.ops.layers import ConvOp
-from glow_backends.cpu.ops.training import ConvWeightsOp, PackFilterOp
 from glow_backends.cpu.passes.cpu_fuse import rebuilt
 from glow_backends.cpu.search import fastest
 from glow_backends.cpu.target import CpuTarget, named

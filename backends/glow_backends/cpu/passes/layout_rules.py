@@ -16,17 +16,15 @@ from xdsl.ir import SSAValue
 
 from glow_backends.cpu.calls import dtype_name
 from glow_backends.cpu.emit.windows import pads_of_two, pair
+from glow_backends.cpu.kernels.conv.adjoint_layout import conv_transpose
 from glow_backends.cpu.kernels.conv.conv_half import supports_half
+from glow_backends.cpu.kernels.conv.conv_ops import ConvOp as BlockedConvOp
+from glow_backends.cpu.kernels.conv.conv_ops import PoolOp
 from glow_backends.cpu.kernels.conv.conv_spec import plain_conv_spec
 from glow_backends.cpu.kernels.conv.depthwise import supports_depthwise
-from glow_backends.cpu.ops.channels import PermuteChannelsOp
-from glow_backends.cpu.ops.layers import ConvOp as BlockedConvOp
-from glow_backends.cpu.ops.layers import PoolOp
-from glow_backends.cpu.passes.adjoint_rules import conv_transpose
-from glow_backends.cpu.passes.norm_rules import lrn
-from glow_backends.cpu.passes.plane_rules import few_channels, plane_conv
-from glow_backends.cpu.passes.quantized_layout import RULES as QUANTIZED_RULES
-from glow_backends.cpu.passes.training_rules import (
+from glow_backends.cpu.kernels.conv.plane_layout import few_channels, plane_conv
+from glow_backends.cpu.kernels.conv.quantized_layout import RULES as QUANTIZED_RULES
+from glow_backends.cpu.kernels.conv.training_layout import (
     batch_norm_backward,
     batch_norm_train,
     changing_conv,
@@ -35,7 +33,9 @@ from glow_backends.cpu.passes.training_rules import (
     conv_weights,
     pool_backward,
 )
-from glow_backends.cpu.passes.volume_rules import volume_conv, volume_transpose
+from glow_backends.cpu.kernels.conv.volume_layout import volume_conv, volume_transpose
+from glow_backends.cpu.kernels.data.channels_op import PermuteChannelsOp
+from glow_backends.cpu.kernels.norm.layout import lrn
 from glow_backends.cpu.target import CpuTarget
 from glow_dialects.core.blocks import Blocked
 from glow_dialects.core.graph_op import GraphOp

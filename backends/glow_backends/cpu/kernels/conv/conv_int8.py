@@ -25,8 +25,14 @@ from glow_backends.cpu.kernels.conv.conv_direct import DirectEmission, pack_conv
 from glow_backends.cpu.kernels.conv.conv_plan import ConvPlan, plan_conv
 from glow_backends.cpu.kernels.conv.conv_spec import DirectConvSpec
 from glow_backends.cpu.kernels.conv.depthwise import supports_depthwise
+from glow_backends.cpu.kernels.conv.quantized_ops import (
+    IntegerConvOp,
+    PairsConvOp,
+    QuantizedConvOp,
+    bias_of,
+    factor_of,
+)
 from glow_backends.cpu.kernels.pointwise.lookup import permutes_bytes
-from glow_backends.cpu.ops.quantized import IntegerConvOp, PairsConvOp, QuantizedConvOp, bias_of, factor_of
 from glow_backends.cpu.target import CpuTarget
 from glow_dialects.core.blocks import pad_to
 from glow_dialects.core.types import Array, UniformQuantizedType, element_of, present

@@ -12,7 +12,7 @@ from xdsl.irdl import operand_def, opt_operand_def, result_def, var_operand_def
 from xdsl.utils.exceptions import VerifyException
 
 from glow_backends.cpu.emit.filters import FORMS, plain_filter, sizes_of
-from glow_backends.cpu.ops.fused_body import EpilogueOp, check_columns, run_epilogue
+from glow_backends.cpu.fused_body import EpilogueOp, check_columns, run_epilogue
 from glow_dialects.core.blocks import block_channels, blocked_shape, unblock_channels
 from glow_dialects.core.graph_op import PureOp, graph_op
 from glow_dialects.core.properties import (

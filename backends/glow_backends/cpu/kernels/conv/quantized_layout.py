@@ -14,12 +14,12 @@ from xdsl.ir import SSAValue
 from glow_backends.cpu.calls import dtype_name
 from glow_backends.cpu.emit.pointwise import Pointwise
 from glow_backends.cpu.emit.windows import pads_of_two, pair
+from glow_backends.cpu.fused_body import body_of
+from glow_backends.cpu.kernels.conv.conv_ops import ConvOp as FloatConvOp
 from glow_backends.cpu.kernels.conv.depthwise_int8 import LARGEST_KERNEL
-from glow_backends.cpu.ops.fused_body import body_of
-from glow_backends.cpu.ops.layers import ConvOp as FloatConvOp
-from glow_backends.cpu.ops.quantized import PairsConvOp
-from glow_backends.cpu.ops.quantized import QuantizedConvOp as BlockedConvOp
-from glow_backends.cpu.ops.stack import StackOp
+from glow_backends.cpu.kernels.conv.quantized_ops import PairsConvOp
+from glow_backends.cpu.kernels.conv.quantized_ops import QuantizedConvOp as BlockedConvOp
+from glow_backends.cpu.kernels.pointwise.stack_op import StackOp
 from glow_backends.cpu.quantized_steps import Steps, finish
 from glow_backends.cpu.target import CpuTarget
 from glow_dialects.core.blocks import Blocked

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from glow_backends.cpu.ops.lrn import BlockedLrnOp
+from glow_backends.cpu.kernels.norm.lrn_op import BlockedLrnOp
 from glow_backends.cpu.target import CpuTarget
 from glow_dialects.core.types import dtype_of
 from glow_dialects.ops.lrn import LrnOp

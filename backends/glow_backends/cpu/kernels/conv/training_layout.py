@@ -10,10 +10,10 @@ import numpy as np
 from xdsl.ir import SSAValue
 
 from glow_backends.cpu.emit.windows import pair, window
+from glow_backends.cpu.kernels.conv import training_ops as blocked
+from glow_backends.cpu.kernels.conv.conv_ops import ConvOp as BlockedConvOp
 from glow_backends.cpu.kernels.pool.pool_backward import PoolBackwardSpec
 from glow_backends.cpu.kernels.pool.pool_backward_blocked import supports_pool_backward_blocked
-from glow_backends.cpu.ops import training as blocked
-from glow_backends.cpu.ops.layers import ConvOp as BlockedConvOp
 from glow_backends.cpu.target import CpuTarget
 from glow_dialects.core.blocks import Blocked
 from glow_dialects.core.types import dtype_of, element_of, present, shape_of, tensor
