@@ -11,8 +11,8 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Attribute, Operation, SSAValue
 
-from glow_backends.cpu.kernels.conv.conv_ops import BlockOp, UnblockOp
-from glow_backends.cpu.kernels.conv.quantized_layout import blocked, unsigned
+from glow_backends.cpu.kernels.data.blocked_bytes import blocked, unsigned
+from glow_backends.cpu.kernels.data.blocking_ops import BlockOp, UnblockOp
 from glow_backends.cpu.passes.layout_rules import RULES
 from glow_backends.cpu.target import CpuTarget, named
 from glow_dialects.core.blocks import Blocked

@@ -8,9 +8,9 @@ from xdsl.dialects.builtin import f32
 from xdsl.ir import SSAValue
 
 from glow_backends.cpu.fused_body import taken_body
-from glow_backends.cpu.kernels.conv.conv_ops import GemmOp
 from glow_backends.cpu.kernels.gemm.block_gemm_op import BlockGemmOp
 from glow_backends.cpu.kernels.gemm.gemm_blocks import has_block_kernel
+from glow_backends.cpu.kernels.gemm.gemm_op import GemmOp
 from glow_backends.cpu.target import CpuTarget
 from glow_dialects.core.types import element_of, present, shape_of
 from glow_dialects.ops.dequantize_blocks import FORM, DequantizeBlocksOp

@@ -10,10 +10,10 @@ from xdsl.ir import SSAValue
 
 from glow_backends.cpu.fused_body import BodyBuilder
 from glow_backends.cpu.kernels.conv.adjoint_layout import Axis, conv_transpose
-from glow_backends.cpu.kernels.conv.conv_ops import BlockOp, UnblockOp
 from glow_backends.cpu.kernels.conv.conv_ops import ConvOp as BlockedConvOp
 from glow_backends.cpu.kernels.conv.conv_spec import DirectConvSpec
 from glow_backends.cpu.kernels.conv.depthwise import supports_depthwise
+from glow_backends.cpu.kernels.data.blocking_ops import BlockOp, UnblockOp
 from glow_backends.cpu.target import CpuTarget
 from glow_dialects.core.types import Array, dtype_of, present, shape_of
 from glow_dialects.ops.arithmetic import AddOp

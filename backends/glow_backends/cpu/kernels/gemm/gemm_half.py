@@ -29,7 +29,7 @@ from glow_backends.cpu.emit.register_blocks import (
 from glow_backends.cpu.emit.values import F16
 from glow_backends.cpu.fused_body import program_of
 from glow_backends.cpu.kernel import Kernel, inplace
-from glow_backends.cpu.kernels.conv.conv_ops import GemmOp
+from glow_backends.cpu.kernels.gemm.gemm_op import GemmOp
 from glow_backends.cpu.target import CpuTarget
 from glow_dialects.core.types import Array, present
 

@@ -17,8 +17,8 @@ from glow_backends.cpu.emit.builder import I8, I32, KernelBuilder
 from glow_backends.cpu.emit.common import broadcast_strides
 from glow_backends.cpu.emit.integer import Requantize, dot4
 from glow_backends.cpu.emit.memory import Index, ceil_div, load_first, split_index
+from glow_backends.cpu.emit.packing import factor_of
 from glow_backends.cpu.kernel import Kernel
-from glow_backends.cpu.kernels.conv.quantized_ops import factor_of
 from glow_backends.cpu.kernels.gemm.gemm_int8 import (
     Int8Emission,
     Int8GemmSpec,
