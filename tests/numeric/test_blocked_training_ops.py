@@ -10,9 +10,11 @@ from epilogues import chain
 from xdsl.ir import Block
 
 from glow_backends.cpu.emit.filters import pack_filter
-from glow_backends.cpu.ops import training as blocked
-from glow_backends.cpu.ops.fused_body import BodyBuilder, body_of
-from glow_backends.cpu.ops.layers import ConvOp as BlockedConvOp
+from glow_backends.cpu.fused_body import BodyBuilder, body_of
+from glow_backends.cpu.kernels.conv.conv_ops import ConvOp as BlockedConvOp
+from glow_backends.cpu.kernels.conv.training_ops import ConvWeightsOp, PackFilterOp
+from glow_backends.cpu.kernels.norm import batch_norm_ops as blocked
+from glow_backends.cpu.kernels.pool.pool_ops import PoolBackwardOp
 from glow_dialects.core.blocks import block_channels, unblock_channels
 from glow_dialects.core.graph_op import GraphOp
 from glow_dialects.core.types import Array, tensor, tensor_of
@@ -67,7 +69,7 @@ def test_turned_filter() -> None:
 def test_packed_filter() -> None:
     """A filter's form is undone before it is packed."""
     w = values(12, 3, 3, 20)
-    (got,) = run(blocked.PackFilterOp, w, form="OHWI", lanes=LANES, width=16, tile=4)
+    (got,) = run(PackFilterOp, w, form="OHWI", lanes=LANES, width=16, tile=4)
     np.testing.assert_array_equal(got, pack_filter(w.transpose(0, 3, 1, 2), LANES, 16, 4))
 
 
@@ -80,7 +82,7 @@ def test_filter_gradient(form: str) -> None:
     kind = tensor(want.shape, np.float32)
     for source in (blocks(x), x):
         operands = {"results": kind, "form": form, "lanes": LANES, **WINDOW}
-        (got,) = run(blocked.ConvWeightsOp, source, blocks(dy), **operands)
+        (got,) = run(ConvWeightsOp, source, blocks(dy), **operands)
         np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-4)
 
 
@@ -113,5 +115,5 @@ def test_pools(mode: str) -> None:
         (want,) = run(AvgPoolBackwardOp, dy, results=tensor(x.shape, np.float32), **window)
     kind = tensor(blocks(x).shape, np.float32)
     source = blocks(x) if mode == "max" else None
-    (got,) = run(blocked.PoolBackwardOp, blocks(dy), source, results=kind, mode=mode, **window)
+    (got,) = run(PoolBackwardOp, blocks(dy), source, results=kind, mode=mode, **window)
     np.testing.assert_allclose(unblock_channels(got, 10), want, rtol=1e-5, atol=1e-6)

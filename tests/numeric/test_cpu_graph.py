@@ -14,10 +14,10 @@ from xdsl.context import Context
 from xdsl.ir import SSAValue
 
 from glow_backends.base import get_backend
-from glow_backends.cpu import search
 from glow_backends.cpu.calls import without_denormals
+from glow_backends.cpu.kernels.conv import search
+from glow_backends.cpu.kernels.conv.choice import choose
 from glow_backends.cpu.kernels.conv.conv_direct import DirectConvSpec
-from glow_backends.cpu.passes.cpu_choose import choose
 from glow_backends.cpu.target import host
 from glow_dialects.core.types import Array, shape_of, tensor
 from glow_dialects.ops.activation import GeluOp, HardSwishOp, SigmoidOp

@@ -11,8 +11,8 @@ from kernel_runner import CPU, run_kernel
 import glow_compiler as glow
 from glow_backends.cpu.emit.common import broadcast_strides
 from glow_backends.cpu.kernels.gemm.attention import attention_scratch_bytes, emit_attention
+from glow_backends.cpu.kernels.gemm.attention_op import PLAIN, ordered, result_order, strides_of
 from glow_backends.cpu.kernels.gemm.attention_spec import AttentionSpec
-from glow_backends.cpu.ops.attention import PLAIN, ordered, result_order, strides_of
 from glow_backends.cpu.target import named
 from glow_dialects.ops.transpose import inverse
 

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from glow_backends.base import get_backend
 from glow_backends.cpu.emit.pointwise import Pointwise, Step
-from glow_backends.cpu.ops.fused_body import body_of, program_of
-from glow_backends.cpu.ops.stack import StackOp
+from glow_backends.cpu.fused_body import body_of, program_of
+from glow_backends.cpu.kernels.pointwise.stack_op import StackOp
 from glow_backends.cpu.passes.cpu_stack import CpuStackPass
 from glow_dialects.core.types import shape_of, tensor
 from glow_dialects.dialects import context

@@ -45,6 +45,12 @@ from glow_dialects.dialects import context
 ROOT = Path(__file__).parent.parent.parent
 PASSES = ROOT / "passes/glow_passes"
 CPU = ROOT / "backends/glow_backends/cpu/passes"
+#: What passes of the CPU decide by, in the folders of the kernels' families: layout rules and choices.
+RULES = [
+    f
+    for name in ("*layout.py", "blocked_bytes.py", "choice.py")
+    for f in sorted(CPU.parent.glob(f"kernels/*/{name}"))
+]
 FOLDERS = (*(PASSES / n for n in ("graph", "quantize", "lower", "instr", "fn", "partition", "autodiff")), CPU)
 EQUIVALENT = Path(__file__).with_name("equivalent_mutants.txt")
 #: Folders and files of tests of a folder of passes, below `tests/filecheck` and `tests`.
@@ -153,6 +159,11 @@ class Known:
 
     seconds: float
     lines: Lines
+
+
+def folder_of(file: Path) -> Path:
+    """The folder of passes whose tests are those of a file."""
+    return CPU if file in RULES else file.parent
 
 
 def filechecks(folder: Path) -> list[FileCheck]:
@@ -369,7 +380,7 @@ class Scores:
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         """Instead of the tests, the mutants."""
-        tests = [*filechecks(self.files[0].parent), *map(Collected, session.items)]
+        tests = [*filechecks(folder_of(self.files[0])), *map(Collected, session.items)]
         facts = known(tests, {str(f) for f in self.files})
         read = sources(self.files)
         gc.collect()
@@ -452,9 +463,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--verbose", action="store_true", help="name the test that notices a mutant")
     parser.add_argument("--jobs", type=int, default=2)
     a = parser.parse_args(arguments)
-    files = [f.resolve() for f in a.files] or [f for n in FOLDERS for f in sorted(n.glob("*.py"))]
+    files = [f.resolve() for f in a.files] or [*(f for n in FOLDERS for f in sorted(n.glob("*.py"))), *RULES]
     scores: list[Scores] = []
-    for folder, group in groupby(files, key=lambda f: f.parent):
+    for folder, group in groupby(files, key=folder_of):
         some = list(group)
         scores.append(Scores(some, a.patterns, a.verbose, a.jobs))
         named = [t for f in some for t in (ROOT / "tests").rglob(f"test_{f.stem}.py")]

@@ -8,23 +8,22 @@ from __future__ import annotations
 
 from xdsl.ir import Dialect
 
-from glow_backends.cpu.ops.attention import AttentionOp
-from glow_backends.cpu.ops.block_gemm import BlockGemmOp
-from glow_backends.cpu.ops.channels import PermuteChannelsOp
-from glow_backends.cpu.ops.fused_body import YieldOp
-from glow_backends.cpu.ops.integer_blocks import IntegerBlockGemmOp, QuantizeRowsOp
-from glow_backends.cpu.ops.layers import BlockOp, ConvOp, GemmOp, PlaneConvOp, PoolOp, UnblockOp
-from glow_backends.cpu.ops.lrn import BlockedLrnOp
-from glow_backends.cpu.ops.quantized import PairsConvOp, PairsFullyConnectedOp, QuantizedConvOp
-from glow_backends.cpu.ops.recurrent import CpuRecurrentOp
-from glow_backends.cpu.ops.stack import StackOp
-from glow_backends.cpu.ops.training import (
-    BatchNormBackwardOp,
-    BatchNormTrainOp,
-    ConvWeightsOp,
-    PackFilterOp,
-    PoolBackwardOp,
-)
+from glow_backends.cpu.fused_body import YieldOp
+from glow_backends.cpu.kernels.conv.conv_ops import ConvOp, PlaneConvOp
+from glow_backends.cpu.kernels.conv.quantized_ops import PairsConvOp, QuantizedConvOp
+from glow_backends.cpu.kernels.conv.training_ops import ConvWeightsOp, PackFilterOp
+from glow_backends.cpu.kernels.data.blocking_ops import BlockOp, UnblockOp
+from glow_backends.cpu.kernels.data.channels_op import PermuteChannelsOp
+from glow_backends.cpu.kernels.gemm.attention_op import AttentionOp
+from glow_backends.cpu.kernels.gemm.block_gemm_op import BlockGemmOp
+from glow_backends.cpu.kernels.gemm.gemm_op import GemmOp
+from glow_backends.cpu.kernels.gemm.pairs_op import PairsFullyConnectedOp
+from glow_backends.cpu.kernels.language.integer_blocks_ops import IntegerBlockGemmOp, QuantizeRowsOp
+from glow_backends.cpu.kernels.norm.batch_norm_ops import BatchNormBackwardOp, BatchNormTrainOp
+from glow_backends.cpu.kernels.norm.lrn_op import BlockedLrnOp
+from glow_backends.cpu.kernels.pointwise.stack_op import StackOp
+from glow_backends.cpu.kernels.pool.pool_ops import PoolBackwardOp, PoolOp
+from glow_backends.cpu.kernels.recurrent.recurrent_op import CpuRecurrentOp
 from glow_dialects.core.graph_op import GraphOp
 
 OPERATORS: tuple[type[GraphOp], ...] = (

@@ -16,13 +16,13 @@ from glow_dialects.core.errors import BindingError, ClosedError, GlowError
 from glow_runtime.devices.function import ModelFunction
 from glow_runtime.devices.manager import DeviceManager, Run
 from glow_runtime.host.answers import Outputs, settle, starts
+from glow_runtime.host.network import Network
 from glow_runtime.host.request import Request
 
 if TYPE_CHECKING:
     from glow_backends.base import Program
     from glow_dialects.core.types import Array
     from glow_runtime.executable import Executable
-    from glow_runtime.host.network import Network
     from glow_runtime.host.tracing import Tracer
 
 
@@ -74,7 +74,6 @@ class Batcher:
             )
         (first,) = fixed
         self.batching = batching if first is None else Batching(first, batching.delay, (first,))
-        self.batches = 0
         self._network, self._begin, self._tracer = network, begin, tracer
         self._expected = [(s.name, s.dtype, len(s.shape)) for s in network.inputs]
         self._steps = self.batching.steps
@@ -223,7 +222,7 @@ class Batcher:
         size = next(s for s in self._steps if s >= total)
         try:
             inputs = {n: _stacked([r.inputs[n] for r in live], size) for n in live[0].inputs}
-            self.batches += 1
+            self._network.counts.batches += 1
             batch = Request(self._network, inputs, min(r.priority for r in live), None, live[0].number)
             batch.batch = True
             if self._tracer is not None:

@@ -20,6 +20,7 @@ from glow_runtime.host.answers import Outputs, error_of, failed, settle, starts
 from glow_runtime.host.batching import Batcher, Batching
 from glow_runtime.host.deadlines import Deadlines
 from glow_runtime.host.executor import Execution
+from glow_runtime.host.loading import Loader
 from glow_runtime.host.network import Network, NetworkStatistics, Replica
 from glow_runtime.host.provisioner import Partitioning, Provisioner, Reader, Shapes
 from glow_runtime.host.request import Request
@@ -60,7 +61,8 @@ class HostManager:
             for manager in self.devices:
                 manager.close()
             raise
-        self._provisioner = Provisioner(self.devices, reader, tracer)
+        self._provisioner = Provisioner(Loader(self.devices, tracer), reader)
+        self._batchers: dict[Network, Batcher] = {}
         self._lock = threading.Lock()
         self._provisioning = threading.Lock()
         self._adding: set[str] = set()
@@ -77,7 +79,7 @@ class HostManager:
         """Be closed: called in a fork, whose devices are the original's."""
         self._lock = threading.Lock()
         self._idle = threading.Condition(self._lock)
-        self._queue, self.networks = [], {}
+        self._queue, self.networks, self._batchers = [], {}, {}
         self._closed = "the host is of the process that was forked; make one in this process"
 
     # --- networks ----------------------------------------------------------------------------
@@ -156,7 +158,7 @@ class HostManager:
             network = self._provisioner.provide(name, version, model, partition, replicas, shapes)
             try:
                 if batching is not None:
-                    network.batcher = Batcher(network, batching, self._begin_batch, self.tracer)
+                    self._batchers[network] = Batcher(network, batching, self._begin_batch, self.tracer)
                 network.inline = network.single and batching is None and self.tracer is None
             except BaseException:
                 self._provisioner.remove(network)
@@ -182,8 +184,9 @@ class HostManager:
 
     def _retire(self, network: Network) -> None:
         """Free a network that gets no more requests, when it has ended those that it has."""
-        if network.batcher is not None:
-            network.batcher.close()
+        batcher = self._batchers.pop(network, None)
+        if batcher is not None:
+            batcher.close()
         with self._idle:
             while network.outstanding or any(r.network is network for r in self._queue):
                 self._idle.wait()
@@ -221,9 +224,10 @@ class HostManager:
         request = Request(network, arrays, priority, deadline, next(self._numbers))
         if self.tracer is not None:
             self.tracer.arrived(request)
-        if network.batcher is not None and network.batcher.takes(request):
+        batcher = self._batchers.get(network)
+        if batcher is not None and batcher.takes(request):
             network.counts.requests += 1
-            self._admit_batched(request)
+            self._admit_batched(request, batcher)
         else:
             self._admit(request)
         if deadline is not None and not request.future.done():
@@ -303,13 +307,10 @@ class HostManager:
         elif replica is not None:
             self._begin(request, replica)
 
-    def _admit_batched(self, request: Request) -> None:
+    def _admit_batched(self, request: Request, batcher: Batcher) -> None:
         """Have a request wait for a batch, or refuse it."""
-        network = request.network
-        batcher = network.batcher
-        assert batcher is not None
         if batcher.waiting >= self.max_queue + self.max_active:
-            network.counts.refused += 1
+            request.network.counts.refused += 1
             error = RefusedError(f"too many requests: {batcher.waiting} wait for a batch; try again later")
             settle(request.future, None, error)
         elif not batcher.put(request):

@@ -7,16 +7,12 @@ import threading
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from glow_backends.base import Port, check_inputs, check_mapping
 from glow_runtime.devices.manager import DeviceManager
 from glow_runtime.host.partitions import Partition
 from glow_runtime.program_source import Signature
-
-if TYPE_CHECKING:
-    from glow_runtime.host.batching import Batcher
-    from glow_runtime.host.placement import Placement
 
 #: Latencies from which percentiles are taken.
 RECENT = 2048
@@ -57,6 +53,7 @@ class Counts:
     failed: int = 0
     refused: int = 0
     cancelled: int = 0
+    batches: int = 0
     latencies: deque[float] = field(default_factory=lambda: deque(maxlen=RECENT))
 
 
@@ -75,13 +72,10 @@ class Network:
         self.name, self.version = name, version
         #: What a request goes through.
         self.parts = list(partitions)
-        #: Where the plan of a model whose programs are made while it serves puts them.
-        self.placement: Placement | None = None
         self.inputs, self.outputs = list(inputs), list(outputs)
         #: Raises BindingError for inputs that do not fit, and gives them as arrays.
         self.check = check
         self.replicas: list[Replica] = []
-        self.batcher: Batcher | None = None
         self.counts = Counts()
         #: Seconds that a request takes, of late.
         self.typical = math.inf
@@ -96,7 +90,7 @@ class Network:
     @property
     def programs(self) -> Sequence[Network]:
         """What is on the devices: this network, or the programs that its plan has made so far."""
-        return [self] if self.placement is None else self.placement.networks
+        return [self]
 
     @property
     def partitions(self) -> Sequence[Partition]:
@@ -107,6 +101,9 @@ class Network:
     def placed(self) -> list[tuple[DeviceManager, Partition]]:
         """The partitions of all replicas, each with its device."""
         return [pair for r in self.replicas for pair in zip(r.managers, self.parts, strict=True)]
+
+    def close(self) -> None:
+        """End what runs here for it."""
 
     @property
     def outstanding(self) -> int:
@@ -123,7 +120,7 @@ class Network:
 
         return NetworkStatistics(
             c.requests, c.succeeded, c.failed, c.refused, c.cancelled, self.outstanding,
-            0, 0 if self.batcher is None else self.batcher.batches,
+            0, c.batches,
             percentile(0.5), percentile(0.9), percentile(0.99),
         )  # fmt: skip
 

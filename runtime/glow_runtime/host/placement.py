@@ -28,15 +28,15 @@ from glow_runtime.devices.local import LocalManager
 from glow_runtime.devices.manager import DeviceManager, current_run
 from glow_runtime.host.answers import settle
 from glow_runtime.host.executor import Execution
+from glow_runtime.host.loading import Loader
 from glow_runtime.host.network import Network, Replica, open_check
-from glow_runtime.host.partitions import divide
+from glow_runtime.host.partitions import Partition, divide
 from glow_runtime.program_source import Signature
 
 if TYPE_CHECKING:
     from xdsl.dialects.builtin import ModuleOp
 
     from glow_dialects.core.types import Array
-    from glow_runtime.host.provisioner import Provisioner
 
 Shapes = Mapping[str, Sequence[int]]
 
@@ -59,21 +59,21 @@ class PlacingCompiler(Compiler):
 
 
 class Placement:
-    """The programs of one network on the devices of a provisioner, in `parts` partitions each (0: as few as
+    """The programs of one network on the devices of a loader, in `parts` partitions each (0: as few as
     memory allows)."""
 
     def __init__(
         self,
         name: str,
         label: str,
-        provisioner: Provisioner,
+        loader: Loader,
         parts: int,
         replicas: int | Literal["saturate"],
     ) -> None:
-        self._name, self._label, self.tracer = name, label, provisioner.tracer
-        self._provisioner, self._parts = provisioner, parts
+        self._name, self._label, self.tracer = name, label, loader.tracer
+        self._loader, self._parts = loader, parts
         self._replicas: int | Literal["saturate"] = replicas
-        managers = provisioner.managers
+        managers = loader.managers
         self.compiler = PlacingCompiler(managers[0].device.compiler(), placement=self)
         #: What runs the plan: as many requests as the devices can work on, and one that comes next.
         self.threads = LocalManager(Device("cpu", "host", cores=1 + sum(m.device.lanes for m in managers)))
@@ -100,16 +100,16 @@ class Placement:
             for network in self._loaded.values():
                 for manager, part in network.placed():
                     mine[manager] += part.constant_bytes
-        rooms = self._provisioner.rooms(mine)
+        rooms = self._loader.rooms(mine)
         number = next(self._numbers)
         label = f"{self._label}/{number}"
-        division = divide(label, module, rooms, self._parts, self._provisioner.timed)
+        division = divide(label, module, rooms, self._parts, self._loader.timed)
         inputs, outputs = (
             [Signature(p.name, p.shape, p.dtype) for p in ports]
             for ports in (division.inputs, division.outputs)
         )
         network = Network(self._name, number, division.partitions, inputs, outputs, open_check)
-        network.replicas.append(Replica([self._provisioner.managers[p.place] for p in division.partitions]))
+        network.replicas.append(Replica([self._loader.managers[p.place] for p in division.partitions]))
         program = PlacedProgram(self, network, division.inputs, division.outputs)
         finalize(program, self._gone.append, number)
         with self._changed:
@@ -138,7 +138,7 @@ class Placement:
         while network.version not in self._loaded:
             self._sweep()
             try:
-                self._provisioner.load(network, network.replicas[0].managers, self._replicas)
+                self._loader.load(network, network.replicas[0].managers, self._replicas)
             except DeviceMemoryError:
                 if not self._loaded:
                     raise
@@ -146,7 +146,7 @@ class Placement:
                 if idle is None:
                     self._changed.wait()
                 else:
-                    self._provisioner.unload(self._loaded.pop(idle))
+                    self._loader.unload(self._loaded.pop(idle))
             else:
                 self._loaded[network.version] = network
 
@@ -157,14 +157,38 @@ class Placement:
             network = self._loaded.pop(number, None)
             self._users.pop(number, None)
             if network is not None:
-                self._provisioner.unload(network)
+                self._loader.unload(network)
 
     def close(self) -> None:
         """End the threads, and take all programs off the devices."""
         self.threads.close()
         with self._changed:
             while self._loaded:
-                self._provisioner.unload(self._loaded.popitem()[1])
+                self._loader.unload(self._loaded.popitem()[1])
+
+
+class PlannedNetwork(Network):
+    """A network whose plan runs here, and makes the programs that it needs while it serves."""
+
+    def __init__(
+        self,
+        name: str,
+        version: int,
+        partitions: Sequence[Partition],
+        inputs: Sequence[Signature],
+        outputs: Sequence[Signature],
+        placement: Placement,
+    ) -> None:
+        super().__init__(name, version, partitions, inputs, outputs, open_check)
+        self._placement = placement
+        self.replicas.append(Replica([placement.threads]))
+
+    @property
+    def programs(self) -> Sequence[Network]:
+        return self._placement.networks
+
+    def close(self) -> None:
+        self._placement.close()
 
 
 class PlacedProgram(Program):

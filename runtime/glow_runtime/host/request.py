@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 
+from glow_runtime.host.network import Network, Replica
+
 if TYPE_CHECKING:
     from glow_runtime.devices.manager import Abandonable
-    from glow_runtime.host.network import Network, Replica
 
 
 class Request:

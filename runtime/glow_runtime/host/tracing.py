@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 from glow_backends.base import STEP_TIMES
 from glow_dialects.core.files import whole
+from glow_runtime.host.picture import schedule_svg
+from glow_runtime.host.request import Request
 
 if TYPE_CHECKING:
     from glow_runtime.devices.function import DeviceFunction
     from glow_runtime.devices.manager import Run
-    from glow_runtime.host.request import Request
 
 #: Events that a tracer keeps: the latest.
 MOST_EVENTS = 1_000_000
@@ -122,8 +123,6 @@ class Tracer:
 
     def write(self, path: Path) -> None:
         """Write a file for chrome://tracing or ui.perfetto.dev, or a picture of the partitions (.svg)."""
-        from glow_runtime.host.picture import schedule_svg
-
         events = self.events()
         text = schedule_svg(events) if path.suffix == ".svg" else json.dumps({"traceEvents": events})
         with whole(path) as temporary:

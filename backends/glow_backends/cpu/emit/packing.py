@@ -1,10 +1,15 @@
-"""Weights rearranged at compile time into the order in which kernels read them."""
+"""Constants at compile time, as kernels read them: weights in panels, biases and factors of integer sums."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
 from glow_dialects.core.blocks import pad_to
+from glow_dialects.core.types import Array, UniformQuantizedType
+from glow_dialects.ops.requantize import scale_of
 
 
 def pack_panels(matrix: np.ndarray, width: int) -> np.ndarray:
@@ -13,3 +18,17 @@ def pack_panels(matrix: np.ndarray, width: int) -> np.ndarray:
     *lead, rows, columns = padded.shape
     split = padded.reshape(*lead, rows, columns // width, width)
     return np.moveaxis(split, -2, -3)
+
+
+def bias_of(filters: Array, bias: Array | None, zero: int) -> Array:
+    """The initial value of sums of stored integers: the bias, less the input's zero point times weights."""
+    taps = filters.astype(np.int64).sum(axis=tuple(range(1, filters.ndim)))
+    total = -zero * taps + (0 if bias is None else bias.astype(np.int64))
+    return total.astype(np.int32)
+
+
+def factor_of(weights: Any, source: UniformQuantizedType, to: Any, count: int) -> Array:
+    """float32 factor of the sums, one an output channel."""
+    scales: Sequence[float] = weights.scale_array
+    ratio = scale_of(source) / scale_of(to) if isinstance(to, UniformQuantizedType) else scale_of(source)
+    return np.broadcast_to(np.asarray(scales) * ratio, (count,)).astype(np.float32)

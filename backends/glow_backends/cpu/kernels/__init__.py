@@ -1,1 +1,1 @@
-"""Kernels by family: specs, plans and emitters of LLVM IR."""
+"""Kernels by family: specs, plans and emitters of LLVM IR, with the operators and layout rules of each."""

@@ -12,10 +12,10 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
 
+from glow_backends.cpu.fused_body import program_of
+from glow_backends.cpu.kernels.gemm.attention_op import PLAIN, AttentionOp, ordered, strides_of
 from glow_backends.cpu.kernels.gemm.attention_spec import FEW_ROWS
-from glow_backends.cpu.ops.attention import PLAIN, AttentionOp, ordered, strides_of
-from glow_backends.cpu.ops.fused_body import program_of
-from glow_backends.cpu.ops.layers import GemmOp
+from glow_backends.cpu.kernels.gemm.gemm_op import GemmOp
 from glow_dialects.core.extent import are_equal
 from glow_dialects.core.types import dtype_of, present, shape_of
 from glow_dialects.ops.arithmetic import AddOp

@@ -10,8 +10,8 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
 
-from glow_backends.cpu.ops.channels import PermuteChannelsOp
-from glow_backends.cpu.ops.layers import BlockOp, UnblockOp
+from glow_backends.cpu.kernels.data.blocking_ops import BlockOp, UnblockOp
+from glow_backends.cpu.kernels.data.channels_op import PermuteChannelsOp
 from glow_dialects.core.types import shape_of
 from glow_dialects.ops.reshape import ReshapeOp
 from glow_dialects.ops.transpose import TransposeOp

@@ -15,9 +15,11 @@ from xdsl.ir import Region, SSAValue
 from glow_backends.cpu.calls import dtype_name
 from glow_backends.cpu.emit.epilogue import BINARY
 from glow_backends.cpu.emit.pointwise import supports
-from glow_backends.cpu.ops.block_gemm import BlockGemmOp
-from glow_backends.cpu.ops.fused_body import BodyBuilder, EpilogueOp, taken_body
-from glow_backends.cpu.ops.layers import ConvOp, GemmOp, PlaneConvOp, UnblockOp
+from glow_backends.cpu.fused_body import BodyBuilder, EpilogueOp, taken_body
+from glow_backends.cpu.kernels.conv.conv_ops import ConvOp, PlaneConvOp
+from glow_backends.cpu.kernels.data.blocking_ops import UnblockOp
+from glow_backends.cpu.kernels.gemm.block_gemm_op import BlockGemmOp
+from glow_backends.cpu.kernels.gemm.gemm_op import GemmOp
 from glow_backends.cpu.passes.few_bits import expanded, packed_weights
 from glow_backends.cpu.passes.uniform_values import known_number
 from glow_backends.cpu.target import named

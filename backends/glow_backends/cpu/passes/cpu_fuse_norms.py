@@ -11,7 +11,7 @@ from xdsl.ir import SSAValue
 
 from glow_backends.cpu.emit.epilogue import BINARY
 from glow_backends.cpu.emit.pointwise import supports
-from glow_backends.cpu.ops.training import BatchNormBackwardOp, BatchNormTrainOp
+from glow_backends.cpu.kernels.norm.batch_norm_ops import BatchNormBackwardOp, BatchNormTrainOp
 from glow_backends.cpu.passes.cpu_fuse import COMMUTATIVE, followed, gate_of
 from glow_backends.cpu.passes.cpu_stack import sort
 from glow_dialects.core.builder import Builder

@@ -9,7 +9,7 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
 
-from glow_backends.cpu.ops.quantized import QuantizedConvOp
+from glow_backends.cpu.kernels.conv.quantized_ops import QuantizedConvOp
 from glow_dialects.core.types import UniformQuantizedType, element_of
 from glow_dialects.ops.quantized_arithmetic import QuantizedAddOp
 from glow_passes.contract import GraphPass

@@ -10,12 +10,14 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation, SSAValue
 
+from glow_backends.cpu.kernels.conv.choice import algorithm_cycles
+from glow_backends.cpu.kernels.conv.conv_ops import ConvOp, PlaneConvOp
 from glow_backends.cpu.kernels.conv.conv_plan import plan_conv
 from glow_backends.cpu.kernels.conv.conv_spec import conv_spec
-from glow_backends.cpu.ops.channels import PermuteChannelsOp
-from glow_backends.cpu.ops.layers import BlockOp, ConvOp, PlaneConvOp, PoolOp, UnblockOp
-from glow_backends.cpu.ops.stack import StackOp
-from glow_backends.cpu.passes.cpu_choose import algorithm_cycles
+from glow_backends.cpu.kernels.data.blocking_ops import BlockOp, UnblockOp
+from glow_backends.cpu.kernels.data.channels_op import PermuteChannelsOp
+from glow_backends.cpu.kernels.pointwise.stack_op import StackOp
+from glow_backends.cpu.kernels.pool.pool_ops import PoolOp
 from glow_backends.cpu.target import CpuTarget, named
 from glow_dialects.core.builder import Builder
 from glow_dialects.core.definition import SEGMENTS

@@ -10,14 +10,14 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
 
+from glow_backends.cpu.fused_body import taken_body
+from glow_backends.cpu.kernels.gemm.block_gemm_op import BlockGemmOp
 from glow_backends.cpu.kernels.language.integer_block_gemm import (
     has_integer_kernel,
     in_pairs,
     stored_point,
 )
-from glow_backends.cpu.ops.block_gemm import BlockGemmOp
-from glow_backends.cpu.ops.fused_body import taken_body
-from glow_backends.cpu.ops.integer_blocks import IntegerBlockGemmOp, QuantizeRowsOp
+from glow_backends.cpu.kernels.language.integer_blocks_ops import IntegerBlockGemmOp, QuantizeRowsOp
 from glow_backends.cpu.target import CpuTarget, named
 from glow_dialects.core.types import present
 from glow_dialects.ops.dequantize_blocks import FORM

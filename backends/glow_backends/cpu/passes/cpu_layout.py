@@ -11,9 +11,9 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Attribute, Operation, SSAValue
 
-from glow_backends.cpu.ops.layers import BlockOp, UnblockOp
+from glow_backends.cpu.kernels.data.blocked_bytes import blocked, unsigned
+from glow_backends.cpu.kernels.data.blocking_ops import BlockOp, UnblockOp
 from glow_backends.cpu.passes.layout_rules import RULES
-from glow_backends.cpu.passes.quantized_layout import blocked, unsigned
 from glow_backends.cpu.target import CpuTarget, named
 from glow_dialects.core.blocks import Blocked
 from glow_dialects.core.graph_op import GraphOp

@@ -17,7 +17,8 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
 
-from glow_backends.cpu.ops.quantized import PairsConvOp, PairsFullyConnectedOp, QuantizedConvOp
+from glow_backends.cpu.kernels.conv.quantized_ops import PairsConvOp, QuantizedConvOp
+from glow_backends.cpu.kernels.gemm.pairs_op import PairsFullyConnectedOp
 from glow_backends.cpu.target import named
 from glow_dialects.core.types import UniformQuantizedType, present, shape_of, tensor
 from glow_dialects.ops.quantize import RescaleOp, is_byte, quantized_type

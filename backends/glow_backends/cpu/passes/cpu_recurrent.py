@@ -11,8 +11,8 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp, f32, i16, i32
 from xdsl.ir import SSAValue
 
-from glow_backends.cpu.ops.quantized import PairsFullyConnectedOp
-from glow_backends.cpu.ops.recurrent import CpuRecurrentOp, is_splittable, whole_type
+from glow_backends.cpu.kernels.gemm.pairs_op import PairsFullyConnectedOp
+from glow_backends.cpu.kernels.recurrent.recurrent_op import CpuRecurrentOp, is_splittable, whole_type
 from glow_dialects.core.term import Term
 from glow_dialects.core.types import (
     Array,

@@ -14,8 +14,8 @@ from xdsl.traits import IsTerminator
 from glow_backends.cpu.calls import dtype_name
 from glow_backends.cpu.emit import values
 from glow_backends.cpu.emit.pointwise import supports
-from glow_backends.cpu.ops.fused_body import BodyBuilder
-from glow_backends.cpu.ops.stack import StackOp
+from glow_backends.cpu.fused_body import BodyBuilder
+from glow_backends.cpu.kernels.pointwise.stack_op import StackOp
 from glow_backends.cpu.passes.uniform_values import known_number
 from glow_backends.cpu.quantized_steps import is_quantized
 from glow_dialects.core.graph_op import GraphOp

@@ -20,7 +20,8 @@ from xdsl.dialects.builtin import BFloat16Type, Float16Type, ModuleOp, f32
 from xdsl.ir import Attribute, SSAValue
 
 from glow_backends.cpu.calls import dtype_name
-from glow_backends.cpu.passes.layout_rules import computes_conv, keeps_blocks, starts_blocks
+from glow_backends.cpu.kernels.conv.layout import computes_conv
+from glow_backends.cpu.passes.layout_rules import keeps_blocks, starts_blocks
 from glow_backends.cpu.target import CpuTarget, named
 from glow_dialects.core.graph_op import GraphOp
 from glow_dialects.core.types import element_of, shape_of, tensor

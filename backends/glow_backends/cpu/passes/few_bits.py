@@ -7,10 +7,10 @@ from typing import Any
 from xdsl.dialects.builtin import f32
 from xdsl.ir import SSAValue
 
+from glow_backends.cpu.fused_body import taken_body
+from glow_backends.cpu.kernels.gemm.block_gemm_op import BlockGemmOp
 from glow_backends.cpu.kernels.gemm.gemm_blocks import has_block_kernel
-from glow_backends.cpu.ops.block_gemm import BlockGemmOp
-from glow_backends.cpu.ops.fused_body import taken_body
-from glow_backends.cpu.ops.layers import GemmOp
+from glow_backends.cpu.kernels.gemm.gemm_op import GemmOp
 from glow_backends.cpu.target import CpuTarget
 from glow_dialects.core.types import element_of, present, shape_of
 from glow_dialects.ops.dequantize_blocks import FORM, DequantizeBlocksOp

@@ -13,8 +13,8 @@ from glow_backends.cpu.calls import CallContext, Operand, shape
 from glow_backends.cpu.emit.filters import plain_filter
 from glow_backends.cpu.emit.memory import ceil_div
 from glow_backends.cpu.kernel import Kernel, S
+from glow_backends.cpu.kernels.conv.conv_ops import ConvOp
 from glow_backends.cpu.kernels.conv.conv_spec import DirectConvSpec, conv_spec
-from glow_backends.cpu.ops.layers import ConvOp
 from glow_backends.cpu.target import CpuTarget
 from glow_dialects.core.blocks import pad_to
 from glow_dialects.core.types import Array, present

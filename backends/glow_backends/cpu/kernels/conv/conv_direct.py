@@ -34,12 +34,12 @@ from glow_backends.cpu.emit.register_blocks import (
 )
 from glow_backends.cpu.emit.tile_runs import TileRun
 from glow_backends.cpu.kernels.conv.blocked_conv import BlockedConv, direct_cycles
+from glow_backends.cpu.kernels.conv.conv_ops import ConvOp
 from glow_backends.cpu.kernels.conv.conv_plan import ConvPlan, in_chunks, plan_conv
 from glow_backends.cpu.kernels.conv.conv_spec import (
     DirectConvSpec,
     filter_rows,
 )
-from glow_backends.cpu.ops.layers import ConvOp
 from glow_backends.cpu.target import CpuTarget
 from glow_dialects.core.blocks import pad_to
 from glow_dialects.core.extent import Extent

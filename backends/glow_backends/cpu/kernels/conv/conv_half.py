@@ -28,9 +28,9 @@ from glow_backends.cpu.emit.memory import Index, ceil_div
 from glow_backends.cpu.emit.register_blocks import Loop, NestBody, reduce_nest
 from glow_backends.cpu.kernels.conv.blocked_conv import direct_cycles
 from glow_backends.cpu.kernels.conv.conv_direct import DirectConv, DirectEmission, pack_conv, packing
+from glow_backends.cpu.kernels.conv.conv_ops import ConvOp
 from glow_backends.cpu.kernels.conv.conv_plan import ConvPlan, plan_conv
 from glow_backends.cpu.kernels.conv.conv_spec import DirectConvSpec
-from glow_backends.cpu.ops.layers import ConvOp
 from glow_backends.cpu.target import CpuTarget
 from glow_dialects.core.types import Array
 

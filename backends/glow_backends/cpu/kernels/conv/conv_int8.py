@@ -19,14 +19,15 @@ from glow_backends.cpu.calls import CallContext, Operand, shape, table
 from glow_backends.cpu.emit.builder import I8, I32, KernelBuilder
 from glow_backends.cpu.emit.integer import Requantize, Residual, dot2, dot4, room_of
 from glow_backends.cpu.emit.memory import Index, ceil_div
+from glow_backends.cpu.emit.packing import bias_of, factor_of
 from glow_backends.cpu.emit.windows import window
 from glow_backends.cpu.kernel import Kernel
 from glow_backends.cpu.kernels.conv.conv_direct import DirectEmission, pack_conv, packing
 from glow_backends.cpu.kernels.conv.conv_plan import ConvPlan, plan_conv
 from glow_backends.cpu.kernels.conv.conv_spec import DirectConvSpec
 from glow_backends.cpu.kernels.conv.depthwise import supports_depthwise
+from glow_backends.cpu.kernels.conv.quantized_ops import IntegerConvOp, PairsConvOp, QuantizedConvOp
 from glow_backends.cpu.kernels.pointwise.lookup import permutes_bytes
-from glow_backends.cpu.ops.quantized import IntegerConvOp, PairsConvOp, QuantizedConvOp, bias_of, factor_of
 from glow_backends.cpu.target import CpuTarget
 from glow_dialects.core.blocks import pad_to
 from glow_dialects.core.types import Array, UniformQuantizedType, element_of, present

@@ -18,9 +18,9 @@ from glow_backends.cpu.emit.epilogue import Epilogue
 from glow_backends.cpu.emit.memory import Index, ceil_div, minimum, split_index
 from glow_backends.cpu.emit.register_blocks import Block, Loop, fits, multiply, zeros
 from glow_backends.cpu.emit.windows import pair
+from glow_backends.cpu.fused_body import program_of
 from glow_backends.cpu.kernel import Kernel
-from glow_backends.cpu.ops.fused_body import program_of
-from glow_backends.cpu.ops.layers import PlaneConvOp
+from glow_backends.cpu.kernels.conv.conv_ops import PlaneConvOp
 from glow_backends.cpu.target import CpuTarget
 from glow_dialects.core.types import present
 

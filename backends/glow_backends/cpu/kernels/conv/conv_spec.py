@@ -16,9 +16,9 @@ from glow_backends.cpu.emit.register_blocks import may_overlap
 from glow_backends.cpu.emit.row_runs import cut_alike
 from glow_backends.cpu.emit.tile_runs import Row, TileRun, run_kinds, run_numbers
 from glow_backends.cpu.emit.windows import pair, window
+from glow_backends.cpu.fused_body import program_of
 from glow_backends.cpu.kernel import inplace, kept
-from glow_backends.cpu.ops.fused_body import program_of
-from glow_backends.cpu.ops.layers import ConvOp
+from glow_backends.cpu.kernels.conv.conv_ops import ConvOp
 from glow_dialects.core.errors import OpenSizes
 from glow_dialects.core.estimates import estimate, usually
 from glow_dialects.core.extent import Extent, computed

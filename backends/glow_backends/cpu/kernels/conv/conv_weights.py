@@ -21,7 +21,7 @@ from glow_backends.cpu.emit.register_blocks import Loop, even_tiles, reduce_nest
 from glow_backends.cpu.emit.windows import window
 from glow_backends.cpu.kernel import Kernel, kept
 from glow_backends.cpu.kernels.conv.conv_spec import DirectConvSpec
-from glow_backends.cpu.ops.training import ConvWeightsOp
+from glow_backends.cpu.kernels.conv.training_ops import ConvWeightsOp
 from glow_backends.cpu.target import CpuTarget
 
 _PLACES = 1024

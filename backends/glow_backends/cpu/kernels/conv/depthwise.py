@@ -22,12 +22,12 @@ from glow_backends.cpu.emit.memory import Index, ceil_div, minimum, split_index
 from glow_backends.cpu.emit.register_blocks import Output
 from glow_backends.cpu.emit.tile_runs import TileRun, columns_inside, tile_runs
 from glow_backends.cpu.kernels.conv.blocked_conv import BlockedConv, direct_cycles
+from glow_backends.cpu.kernels.conv.conv_ops import ConvOp
 from glow_backends.cpu.kernels.conv.conv_spec import (
     DirectConvSpec,
     filter_rows,
     open_runs,
 )
-from glow_backends.cpu.ops.layers import ConvOp
 from glow_backends.cpu.target import CpuTarget
 from glow_dialects.core.blocks import pad_to
 from glow_dialects.core.estimates import estimate

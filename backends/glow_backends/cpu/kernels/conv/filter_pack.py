@@ -24,7 +24,7 @@ from glow_backends.cpu.emit.memory import (
     transpose,
 )
 from glow_backends.cpu.kernel import Kernel
-from glow_backends.cpu.ops.training import PackFilterOp, filter_pack_spec
+from glow_backends.cpu.kernels.conv.training_ops import PackFilterOp, filter_pack_spec
 from glow_backends.cpu.target import CpuTarget
 
 

@@ -26,6 +26,7 @@ from glow_backends.cpu.emit.memory import Index, maximum, minimum, split_index, 
 from glow_backends.cpu.emit.register_blocks import NEAR, Loop, Stream, multiply, stream_parts, zeros
 from glow_backends.cpu.emit.winograd_line import line_outputs, line_points
 from glow_backends.cpu.kernels.conv.blocked_conv import BlockedConv, overlapped
+from glow_backends.cpu.kernels.conv.conv_ops import ConvOp
 from glow_backends.cpu.kernels.conv.conv_spec import DirectConvSpec
 from glow_backends.cpu.kernels.conv.winograd_order import LOW, NARROW
 from glow_backends.cpu.kernels.conv.winograd_plan import (
@@ -37,7 +38,6 @@ from glow_backends.cpu.kernels.conv.winograd_plan import (
     winograd_scratch_bytes,
 )
 from glow_backends.cpu.kernels.conv.winograd_tiles import A, B, TileEmission, window_side
-from glow_backends.cpu.ops.layers import ConvOp
 from glow_backends.cpu.target import CpuTarget
 from glow_dialects.core.types import Array
 

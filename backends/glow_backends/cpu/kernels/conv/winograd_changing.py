@@ -19,6 +19,7 @@ from glow_backends.cpu.emit.memory import Index, minimum
 from glow_backends.cpu.emit.register_blocks import Loop, multiply, zeros
 from glow_backends.cpu.kernel import Kernel
 from glow_backends.cpu.kernels.conv.blocked_conv import bias_operand
+from glow_backends.cpu.kernels.conv.conv_ops import ConvOp
 from glow_backends.cpu.kernels.conv.conv_spec import conv_spec
 from glow_backends.cpu.kernels.conv.filter_pack import FilterTaps
 from glow_backends.cpu.kernels.conv.winograd import WinogradEmission, tile_of
@@ -28,7 +29,6 @@ from glow_backends.cpu.kernels.conv.winograd_plan import (
     plan_winograd,
     supports_winograd,
 )
-from glow_backends.cpu.ops.layers import ConvOp
 from glow_backends.cpu.target import CpuTarget
 from glow_dialects.core.types import present
 

@@ -24,8 +24,8 @@ from glow_backends.cpu.kernels.conv.conv_weights import (
     conv_weights_spec,
     write_weights,
 )
+from glow_backends.cpu.kernels.conv.training_ops import ConvWeightsOp
 from glow_backends.cpu.kernels.conv.winograd_tiles import A, B, TileEmission
-from glow_backends.cpu.ops.training import ConvWeightsOp
 from glow_backends.cpu.target import CpuTarget
 
 _TILE, _POINTS, _TAPS = 4, 36, 9

@@ -21,9 +21,9 @@ from glow_backends.cpu.emit.memory import (
     transpose,
 )
 from glow_backends.cpu.kernel import Kernel
+from glow_backends.cpu.kernels.data.blocking_ops import BlockOp, UnblockOp
 from glow_backends.cpu.kernels.data.copy import CopySpec, emit_copy
 from glow_backends.cpu.kernels.data.layouts import block_spec, unblock_spec
-from glow_backends.cpu.ops.layers import BlockOp, UnblockOp
 from glow_backends.cpu.target import CpuTarget
 from glow_dialects.core.estimates import usually
 from glow_dialects.core.extent import Extent

@@ -10,7 +10,7 @@ from glow_backends.cpu.calls import CallContext, dtype_name, shape
 from glow_backends.cpu.emit import common, values
 from glow_backends.cpu.emit.builder import KernelBuilder, shuffle_mask
 from glow_backends.cpu.kernel import Kernel, known
-from glow_backends.cpu.ops.channels import PermuteChannelsOp
+from glow_backends.cpu.kernels.data.channels_op import PermuteChannelsOp
 from glow_backends.cpu.target import CpuTarget
 
 

@@ -26,10 +26,10 @@ from glow_backends.cpu.emit.register_blocks import Block, Loop, fits, multiply, 
 from glow_backends.cpu.emit.values import Vec
 from glow_backends.cpu.emit.vecmath import exp_nonpositive
 from glow_backends.cpu.kernel import Kernel
+from glow_backends.cpu.kernels.gemm.attention_op import AttentionOp, four, ordered, result_order, strides_of
 from glow_backends.cpu.kernels.gemm.attention_rows import RowsEmission, row_scratch
 from glow_backends.cpu.kernels.gemm.attention_spec import AttentionSpec
 from glow_backends.cpu.kernels.reduction.line import Line, same
-from glow_backends.cpu.ops.attention import AttentionOp, four, ordered, result_order, strides_of
 from glow_backends.cpu.target import CpuTarget
 from glow_dialects.core.estimates import estimate
 from glow_dialects.core.extent import Extent

@@ -28,9 +28,9 @@ from glow_backends.cpu.emit.register_blocks import (
     multiply,
     zeros,
 )
+from glow_backends.cpu.fused_body import program_of
 from glow_backends.cpu.kernel import Kernel, inplace
-from glow_backends.cpu.ops.block_gemm import BlockGemmOp
-from glow_backends.cpu.ops.fused_body import program_of
+from glow_backends.cpu.kernels.gemm.block_gemm_op import BlockGemmOp
 from glow_backends.cpu.target import CpuTarget
 from glow_dialects.core.blocks import pad_to
 from glow_dialects.core.graph_op import GraphOp

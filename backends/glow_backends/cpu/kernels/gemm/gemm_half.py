@@ -27,9 +27,9 @@ from glow_backends.cpu.emit.register_blocks import (
     zeros,
 )
 from glow_backends.cpu.emit.values import F16
+from glow_backends.cpu.fused_body import program_of
 from glow_backends.cpu.kernel import Kernel, inplace
-from glow_backends.cpu.ops.fused_body import program_of
-from glow_backends.cpu.ops.layers import GemmOp
+from glow_backends.cpu.kernels.gemm.gemm_op import GemmOp
 from glow_backends.cpu.target import CpuTarget
 from glow_dialects.core.types import Array, present
 

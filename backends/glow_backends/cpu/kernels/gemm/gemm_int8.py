@@ -18,9 +18,10 @@ from glow_backends.cpu.emit.builder import I8, I32, KernelBuilder
 from glow_backends.cpu.emit.integer import I16, Requantize, dot2, dot4, room_of
 from glow_backends.cpu.emit.memory import Index, ceil_div, minimum, split_index, store_first
 from glow_backends.cpu.emit.open_blocks import open_vectors
+from glow_backends.cpu.emit.packing import bias_of, factor_of
 from glow_backends.cpu.emit.register_blocks import Block, choose_block, even_tiles, may_overlap
 from glow_backends.cpu.kernel import Kernel
-from glow_backends.cpu.ops.quantized import PairsFullyConnectedOp, bias_of, factor_of
+from glow_backends.cpu.kernels.gemm.pairs_op import PairsFullyConnectedOp
 from glow_backends.cpu.target import CpuTarget
 from glow_dialects.core.blocks import pad_to
 from glow_dialects.core.estimates import estimate

@@ -17,6 +17,7 @@ from glow_backends.cpu.emit.builder import I8, I32, KernelBuilder
 from glow_backends.cpu.emit.common import broadcast_strides
 from glow_backends.cpu.emit.integer import Requantize, dot4
 from glow_backends.cpu.emit.memory import Index, ceil_div, first_lanes, load_first, minimum, split_index
+from glow_backends.cpu.emit.packing import factor_of
 from glow_backends.cpu.kernel import Kernel
 from glow_backends.cpu.kernels.gemm.gemm_int8 import (
     Int8Emission,
@@ -25,7 +26,6 @@ from glow_backends.cpu.kernels.gemm.gemm_int8 import (
     in_bytes,
     requantize_to,
 )
-from glow_backends.cpu.ops.quantized import factor_of
 from glow_backends.cpu.target import CpuTarget
 from glow_dialects.core.extent import Extent
 from glow_dialects.core.types import broadcast_shapes, element_of

@@ -9,10 +9,10 @@ from xdsl.ir import SSAValue
 
 from glow_backends.cpu.calls import CallContext, Operand, dtype_name, shape
 from glow_backends.cpu.emit.epilogue import Epilogue
+from glow_backends.cpu.fused_body import program_of
 from glow_backends.cpu.kernel import Kernel, O, inplace
 from glow_backends.cpu.kernels.gemm.gemm import GemmSpec, emit_gemm, gemm_scratch_bytes, pack_b, plan_gemm
-from glow_backends.cpu.ops.fused_body import program_of
-from glow_backends.cpu.ops.layers import GemmOp
+from glow_backends.cpu.kernels.gemm.gemm_op import GemmOp
 from glow_backends.cpu.target import CpuTarget
 from glow_dialects.core.operator import Operator
 from glow_dialects.core.types import present

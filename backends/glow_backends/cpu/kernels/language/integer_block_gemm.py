@@ -23,9 +23,9 @@ from glow_backends.cpu.emit.memory import Index, ceil_div, split_index
 from glow_backends.cpu.emit.packing import pack_panels
 from glow_backends.cpu.emit.register_blocks import Output, even_tiles, zeros
 from glow_backends.cpu.emit.values import F16
+from glow_backends.cpu.fused_body import program_of
 from glow_backends.cpu.kernel import Kernel, inplace
-from glow_backends.cpu.ops.fused_body import program_of
-from glow_backends.cpu.ops.integer_blocks import IntegerBlockGemmOp
+from glow_backends.cpu.kernels.language.integer_blocks_ops import IntegerBlockGemmOp
 from glow_backends.cpu.target import CpuTarget
 from glow_dialects.core.graph_op import GraphOp
 from glow_dialects.core.types import Array, present

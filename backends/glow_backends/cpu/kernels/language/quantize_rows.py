@@ -13,7 +13,7 @@ from glow_backends.cpu.emit.builder import F32, I8, I32, KernelBuilder
 from glow_backends.cpu.emit.integer import I16
 from glow_backends.cpu.emit.values import Vec, splat, with_element
 from glow_backends.cpu.kernel import Kernel
-from glow_backends.cpu.ops.integer_blocks import QuantizeRowsOp
+from glow_backends.cpu.kernels.language.integer_blocks_ops import QuantizeRowsOp
 from glow_backends.cpu.target import CpuTarget
 from glow_dialects.ops.round_blocks import LARGEST, LEAST, RoundBlocksOp
 

@@ -16,9 +16,9 @@ from glow_backends.cpu.calls import CallContext, shape
 from glow_backends.cpu.emit.builder import KernelBuilder
 from glow_backends.cpu.emit.epilogue import Epilogue
 from glow_backends.cpu.emit.memory import Index, ceil_div, load_first, store_first
+from glow_backends.cpu.fused_body import program_of
 from glow_backends.cpu.kernel import Kernel
-from glow_backends.cpu.ops.fused_body import program_of
-from glow_backends.cpu.ops.training import BatchNormBackwardOp, BatchNormTrainOp
+from glow_backends.cpu.kernels.norm.batch_norm_ops import BatchNormBackwardOp, BatchNormTrainOp
 from glow_backends.cpu.target import CpuTarget
 from glow_dialects.core.instr_op import is_instr_of
 

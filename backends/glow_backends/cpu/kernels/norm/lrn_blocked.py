@@ -12,8 +12,8 @@ from glow_backends.cpu.emit.builder import I32, KernelBuilder
 from glow_backends.cpu.emit.common import Index
 from glow_backends.cpu.emit.values import Vec
 from glow_backends.cpu.kernel import Kernel
+from glow_backends.cpu.kernels.norm.lrn_op import BlockedLrnOp
 from glow_backends.cpu.kernels.norm.normalize import divide_by_power
-from glow_backends.cpu.ops.lrn import BlockedLrnOp
 from glow_backends.cpu.target import CpuTarget
 
 

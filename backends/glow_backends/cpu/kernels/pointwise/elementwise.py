@@ -15,9 +15,9 @@ from glow_backends.cpu.emit.builder import KernelBuilder
 from glow_backends.cpu.emit.common import Dim, Index
 from glow_backends.cpu.emit.pointwise import Pointwise, Step, cast, emit_pointwise, supports
 from glow_backends.cpu.emit.values import Active
+from glow_backends.cpu.fused_body import program_of
 from glow_backends.cpu.kernel import Kernel, O, known
-from glow_backends.cpu.ops.fused_body import program_of
-from glow_backends.cpu.ops.stack import StackOp
+from glow_backends.cpu.kernels.pointwise.stack_op import StackOp
 from glow_backends.cpu.target import CpuTarget
 from glow_dialects.core.definition import SEGMENTS
 from glow_dialects.core.extent import Extent

@@ -21,9 +21,9 @@ from glow_backends.cpu.emit.common import Index
 from glow_backends.cpu.emit.memory import float_table, maximum, minimum
 from glow_backends.cpu.emit.values import Active
 from glow_backends.cpu.kernel import Kernel
+from glow_backends.cpu.kernels.pool.pool_ops import PoolOp
 from glow_backends.cpu.kernels.pool.pool_spec import AnyPool, PoolSpec, pool_spec
 from glow_backends.cpu.kernels.reduction.reduce import ReduceSpec, combiner, emit_reduce, identity
-from glow_backends.cpu.ops.layers import PoolOp
 from glow_backends.cpu.target import CpuTarget
 from glow_dialects.core.estimates import estimate
 from glow_dialects.core.extent import Extent, are_equal, is_open

@@ -14,7 +14,7 @@ from glow_backends.cpu.emit.memory import maximum, minimum, split_index
 from glow_backends.cpu.emit.windows import pair, window
 from glow_backends.cpu.kernel import Kernel
 from glow_backends.cpu.kernels.pool.pool_backward import PoolBackwardSpec
-from glow_backends.cpu.ops.training import PoolBackwardOp
+from glow_backends.cpu.kernels.pool.pool_ops import PoolBackwardOp
 from glow_backends.cpu.target import CpuTarget
 from glow_dialects.core.types import present
 

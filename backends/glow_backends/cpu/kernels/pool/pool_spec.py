@@ -9,7 +9,7 @@ from glow_backends.cpu.calls import dtype_name, shape
 from glow_backends.cpu.emit import common, values
 from glow_backends.cpu.emit.row_runs import full_windows
 from glow_backends.cpu.kernel import float_typed, known
-from glow_backends.cpu.ops.layers import PoolOp
+from glow_backends.cpu.kernels.pool.pool_ops import PoolOp
 from glow_dialects.core.extent import computed
 from glow_dialects.core.instr_op import is_instr_of
 from glow_dialects.ops.avg_pool import AvgPoolOp

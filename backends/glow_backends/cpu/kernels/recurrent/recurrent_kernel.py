@@ -9,8 +9,8 @@ from glow_backends.cpu.kernels.recurrent.recurrent import (
     recurrent_parts,
     recurrent_scratch_bytes,
 )
+from glow_backends.cpu.kernels.recurrent.recurrent_op import CpuRecurrentOp, is_splittable, whole_type
 from glow_backends.cpu.kernels.recurrent.recurrent_plan import RecurrentSpec, pack_recurrence, recurrence_form
-from glow_backends.cpu.ops.recurrent import CpuRecurrentOp, is_splittable, whole_type
 from glow_backends.cpu.target import CpuTarget
 from glow_dialects.core.graph_op import GraphOp
 from glow_dialects.core.types import present

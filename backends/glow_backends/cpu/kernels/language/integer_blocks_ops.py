@@ -10,7 +10,7 @@ from xdsl.ir import Attribute
 from xdsl.irdl import operand_def, result_def
 from xdsl.utils.exceptions import VerifyException
 
-from glow_backends.cpu.ops.block_gemm import PackedProductOp
+from glow_backends.cpu.kernels.gemm.block_gemm_op import PackedProductOp
 from glow_dialects.core.graph_op import PureOp, graph_op
 from glow_dialects.core.properties import bool_prop, float_prop, int_prop
 from glow_dialects.core.types import Array, Tensor, element_of, shape_of, tensor

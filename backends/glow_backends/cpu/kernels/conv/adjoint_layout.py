@@ -15,12 +15,13 @@ from typing import Any
 import numpy as np
 from xdsl.ir import SSAValue
 
+from glow_backends.cpu.kernels.conv.choice import algorithm_cycles
+from glow_backends.cpu.kernels.conv.conv_ops import ConvOp as BlockedConvOp
+from glow_backends.cpu.kernels.conv.conv_ops import PlaneConvOp
 from glow_backends.cpu.kernels.conv.conv_spec import DirectConvSpec
-from glow_backends.cpu.ops.channels import PermuteChannelsOp
-from glow_backends.cpu.ops.layers import ConvOp as BlockedConvOp
-from glow_backends.cpu.ops.layers import PlaneConvOp, UnblockOp
-from glow_backends.cpu.passes.cpu_choose import algorithm_cycles
-from glow_backends.cpu.passes.plane_rules import plain_image
+from glow_backends.cpu.kernels.conv.plane_layout import plain_image
+from glow_backends.cpu.kernels.data.blocking_ops import UnblockOp
+from glow_backends.cpu.kernels.data.channels_op import PermuteChannelsOp
 from glow_backends.cpu.target import CpuTarget
 from glow_dialects.core.blocks import Blocked
 from glow_dialects.core.types import Array, dtype_of, present, shape_of, tensor

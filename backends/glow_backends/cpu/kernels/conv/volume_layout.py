@@ -8,12 +8,12 @@ import numpy as np
 from xdsl.ir import Region as Body
 from xdsl.ir import SSAValue
 
+from glow_backends.cpu.fused_body import BodyBuilder
+from glow_backends.cpu.kernels.conv.adjoint_layout import Axis, conv_transpose
+from glow_backends.cpu.kernels.conv.conv_ops import ConvOp as BlockedConvOp
 from glow_backends.cpu.kernels.conv.conv_spec import DirectConvSpec
 from glow_backends.cpu.kernels.conv.depthwise import supports_depthwise
-from glow_backends.cpu.ops.fused_body import BodyBuilder
-from glow_backends.cpu.ops.layers import BlockOp, UnblockOp
-from glow_backends.cpu.ops.layers import ConvOp as BlockedConvOp
-from glow_backends.cpu.passes.adjoint_rules import Axis, conv_transpose
+from glow_backends.cpu.kernels.data.blocking_ops import BlockOp, UnblockOp
 from glow_backends.cpu.target import CpuTarget
 from glow_dialects.core.types import Array, dtype_of, present, shape_of
 from glow_dialects.ops.arithmetic import AddOp

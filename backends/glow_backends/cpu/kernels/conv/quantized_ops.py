@@ -1,8 +1,7 @@
-"""`glow_cpu.quantized_conv`: convolution of unsigned bytes on channel blocks; products of pairs."""
+"""`glow_cpu.quantized_conv`, `glow_cpu.pairs_conv`: convolutions of stored integers on channel blocks."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -15,7 +14,6 @@ from glow_dialects.core.properties import int_prop, ints_prop
 from glow_dialects.core.types import Array, Tensor, UniformQuantizedType, element_of, present, shape_of
 from glow_dialects.ops.quantize import is_byte, quantized_type
 from glow_dialects.ops.quantized_arithmetic import sum_of
-from glow_dialects.ops.quantized_fully_connected import IntegerProductOp
 from glow_dialects.ops.requantize import NO_HIGH, NO_LOW, finish, requantized, scale_of, zero_of
 from glow_dialects.ops.windows import convolve, output_sizes
 
@@ -100,24 +98,3 @@ class PairsConvOp(IntegerConvOp):
     """quantized_conv of numbers that fit bytes but come in 16 bits, for processors that multiply pairs."""
 
     name = "glow_cpu.pairs_conv"
-
-
-@graph_op
-class PairsFullyConnectedOp(IntegerProductOp):
-    """quantized_fully_connected of numbers that fit bytes but come in 16 bits, likewise."""
-
-    name = "glow_cpu.pairs_fully_connected"
-
-
-def bias_of(filters: Array, bias: Array | None, zero: int) -> Array:
-    """The initial value of sums of stored integers: the bias, less the input's zero point times weights."""
-    taps = filters.astype(np.int64).sum(axis=tuple(range(1, filters.ndim)))
-    total = -zero * taps + (0 if bias is None else bias.astype(np.int64))
-    return total.astype(np.int32)
-
-
-def factor_of(weights: Any, source: UniformQuantizedType, to: Any, count: int) -> Array:
-    """float32 factor of the sums, one an output channel."""
-    scales: Sequence[float] = weights.scale_array
-    ratio = scale_of(source) / scale_of(to) if isinstance(to, UniformQuantizedType) else scale_of(source)
-    return np.broadcast_to(np.asarray(scales) * ratio, (count,)).astype(np.float32)

@@ -1,32 +1,24 @@
-"""Layout of training: convolutions whose filters change, their gradients, batch normalisation."""
+"""Layout of the convolutions of training: filters that change, and their gradients."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import prod
 from typing import Any
 
 import numpy as np
 from xdsl.ir import SSAValue
 
-from glow_backends.cpu.emit.windows import pair, window
-from glow_backends.cpu.kernels.pool.pool_backward import PoolBackwardSpec
-from glow_backends.cpu.kernels.pool.pool_backward_blocked import supports_pool_backward_blocked
-from glow_backends.cpu.ops import training as blocked
-from glow_backends.cpu.ops.layers import ConvOp as BlockedConvOp
+from glow_backends.cpu.kernels.conv.conv_ops import ConvOp as BlockedConvOp
+from glow_backends.cpu.kernels.conv.training_ops import ConvWeightsOp
 from glow_backends.cpu.target import CpuTarget
 from glow_dialects.core.blocks import Blocked
 from glow_dialects.core.types import dtype_of, element_of, present, shape_of, tensor
-from glow_dialects.ops.avg_pool import AvgPoolBackwardOp
-from glow_dialects.ops.batch_norm import BatchNormBackwardOp, BatchNormTrainOp
 from glow_dialects.ops.concat import ConcatOp
 from glow_dialects.ops.conv import ConvOp
 from glow_dialects.ops.conv_backward_weights import ConvBackwardWeightsOp
 from glow_dialects.ops.conv_transpose import ConvTransposeOp
 from glow_dialects.ops.expand import ExpandOp
-from glow_dialects.ops.max_pool import MaxPoolBackwardOp
 from glow_dialects.ops.pad import PadOp
-from glow_dialects.ops.reduce import ReduceSumOp
 from glow_dialects.ops.reshape import ReshapeOp
 from glow_dialects.ops.slice import SliceOp
 from glow_dialects.ops.splat import SplatOp
@@ -199,7 +191,7 @@ def conv_weights(op: ConvBackwardWeightsOp, region: Region, target: CpuTarget) -
     grad = region.blocked(op.grad, op.layout == "NHWC")
     if source is None or grad is None:
         return False
-    new = blocked.ConvWeightsOp(
+    new = ConvWeightsOp(
         source,
         grad.value,
         results=op.result.type,
@@ -210,82 +202,4 @@ def conv_weights(op: ConvBackwardWeightsOp, region: Region, target: CpuTarget) -
         dilations=op.dilations,
     )
     region.plains[op.result] = region.add(new)
-    return True
-
-
-def batch_norm_train(op: BatchNormTrainOp, region: Region, target: CpuTarget) -> bool:
-    """Normalisation by the statistics of a blocked batch."""
-    form = region.known.get(op.input)
-    if form is None or (form.rank == 4 and form.last != (op.layout == "NHWC")):
-        return False
-    scale, bias = (region.plain(v) for v in (op.scale, op.bias))
-    new = blocked.BatchNormTrainOp(form.value, scale, bias, [], epsilon=op.epsilon)
-    return _remember(op, new, form, region)
-
-
-def batch_norm_backward(op: BatchNormBackwardOp, region: Region, target: CpuTarget) -> bool:
-    """Its gradient."""
-    form = region.known.get(op.input)
-    if form is None or (form.rank == 4 and form.last != (op.layout == "NHWC")):
-        return False
-    grad = region.blocked(op.grad, form.last)
-    if grad is None:
-        return False
-    scale, mean, variance = (region.plain(v) for v in (op.scale, op.mean, op.variance))
-    new = blocked.BatchNormBackwardOp(form.value, scale, mean, variance, grad.value, None, epsilon=op.epsilon)
-    return _remember(op, new, form, region)
-
-
-def _remember(op: Any, blocked_op: Any, form: Blocked, region: Region) -> bool:
-    """The first result is blocked, the others are plain."""
-    region.builder.insert(blocked_op)
-    region.remember(op.results[0], Blocked(blocked_op.results[0], form.channels, form.rank, form.last))
-    for old, new in zip(op.results[1:], blocked_op.results[1:], strict=True):
-        region.plains[old] = new
-    return True
-
-
-def pool_backward(op: MaxPoolBackwardOp | AvgPoolBackwardOp, region: Region, target: CpuTarget) -> bool:
-    """The gradient of a pool of two axes, where its input is blocked or its reader probably is."""
-    last, kind = op.layout == "NHWC", element_of(op.grad)
-    largest = isinstance(op, MaxPoolBackwardOp)
-    if len(shape_of(op.grad)) != 4 or dtype_of(op.grad.type) != np.float32 or op.predicate is not None:
-        return False
-    if not last and op.sizes(op.grad)[1] < region.lanes:
-        return False
-    if largest and not last and op.input not in region.known:
-        return False
-    lies = window(op.strides, op.pads, op.dilations)
-    size, kernel = pair(op.sizes(op.result)[2], 1), pair(op.kernel, 1)
-    spec = PoolBackwardSpec("max" if largest else "avg", 1, size, kernel, **lies)
-    if not supports_pool_backward_blocked(spec):
-        return False
-    grad, source = region.blocked(op.grad, last), region.blocked(op.input, last) if largest else None
-    if grad is None or (largest and source is None):
-        return False
-    batch, blocks, _, _, lanes = shape_of(grad.value)
-    names = ("kernel", "strides", "pads", "dilations", *(() if largest else ("count_include_pad",)))
-    new = blocked.PoolBackwardOp(
-        grad.value,
-        None if source is None else source.value,
-        results=tensor((batch, blocks, *op.sizes(op.result)[2], lanes), kind),
-        mode="max" if largest else "avg",
-        **{n: getattr(op, n) for n in names},
-    )
-    region.remember(op.result, Blocked(region.add(new), grad.channels, 4, last))
-    return True
-
-
-def channel_sum(op: Any, region: Region, target: CpuTarget) -> bool:
-    """The sum of each channel: the gradient of a bias."""
-    form = region.known.get(op.input)
-    if form is None or op.keepdims or op.predicate is not None:
-        return False
-    if sorted(op.axes) != sorted((0, *form.spatial)):
-        return False
-    sums = region.add(ReduceSumOp(form.value, axes=(0, 2, 3), keepdims=False))
-    flat = region.add(ReshapeOp.to(sums, (prod(shape_of(sums)),)))
-    if form.channels % region.lanes:
-        flat = region.add(SliceOp.window(flat, (0,), (form.channels,)))
-    region.plains[op.result] = flat
     return True

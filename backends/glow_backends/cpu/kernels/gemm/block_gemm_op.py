@@ -10,7 +10,7 @@ from xdsl.ir import Attribute
 from xdsl.irdl import operand_def, opt_operand_def, result_def, var_operand_def
 from xdsl.utils.exceptions import VerifyException
 
-from glow_backends.cpu.ops.fused_body import EpilogueOp, check_columns, run_epilogue
+from glow_backends.cpu.fused_body import EpilogueOp, check_columns, run_epilogue
 from glow_dialects.core.graph_op import graph_op
 from glow_dialects.core.properties import float_prop, int_prop, opt_floats_prop
 from glow_dialects.core.types import Array, Tensor, element_of, shape_of, tensor

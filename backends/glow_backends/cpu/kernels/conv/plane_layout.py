@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 from xdsl.ir import SSAValue
 
+from glow_backends.cpu.kernels.conv.conv_ops import PlaneConvOp
 from glow_backends.cpu.kernels.conv.conv_plane import PlaneConvSpec, supports_plane
 from glow_backends.cpu.kernels.conv.conv_spec import DirectConvSpec
-from glow_backends.cpu.ops.layers import PlaneConvOp
 from glow_backends.cpu.target import CpuTarget
 from glow_dialects.core.blocks import Blocked
 from glow_dialects.core.types import Array, element_of, present, shape_of, tensor

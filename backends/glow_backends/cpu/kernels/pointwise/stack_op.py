@@ -19,7 +19,7 @@ from xdsl.irdl import region_def, var_operand_def, var_result_def
 from xdsl.utils.exceptions import VerifyException
 
 from glow_backends.cpu.calls import dtype_name
-from glow_backends.cpu.ops.fused_body import program_of, run_program
+from glow_backends.cpu.fused_body import program_of, run_program
 from glow_dialects.core.graph_op import PureOp, graph_op
 from glow_dialects.core.types import Array, Tensor, broadcast_shapes, shape_of
 
