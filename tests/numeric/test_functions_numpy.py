@@ -156,6 +156,11 @@ def test_convolutions_at_the_ends(tmp_path: Path) -> None:
     check(bodies, tmp_path, np.array([1.0, math.nan, 2.0, 4.0, 7.0]), 0, "cpu")
 
 
+def test_infinities_become_the_largest_of_the_element_type(tmp_path: Path) -> None:
+    for kind in (np.float16, np.float32, np.float64):
+        check(["np.nan_to_num(x)"], tmp_path, np.array([math.inf, -math.inf, math.nan, 1], kind), 0, "cpu")
+
+
 #: (expression of x and y, x, y): Python raises, and so does the compiled function, by the same class.
 RAISING = [
     ("1 // y", 0, 0), ("1 % y", 0, 0), ("divmod(1, y)", 0, 0), ("int(y)", 0, math.inf),

@@ -414,7 +414,7 @@ def filled(u: Unit, x: SSAValue, value: float) -> SSAValue:
 def _nan_to_num(u: Unit, x: SSAValue, nan: float) -> SSAValue:
     if not is_float(element_of(x)):
         return x
-    limit = float(np.finfo("float64" if element_of(x) == f64 else "float32").max)
+    limit = float(np.finfo(dtype_of(element_of(x))).max)
     floor = u.op("min", filled(u, x, nan), u.b.scalar(limit, x))
     return u.op("max", floor, u.b.scalar(-limit, x))
 
