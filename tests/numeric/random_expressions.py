@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 
 #: Expressions of operands A and B and of written numbers: I an axis, K a small int, F a float, S a slice.
-#: What NumPy leaves open is guarded: 1 / 0 of ints, signs of NaN, percentiles of ints that overflow.
+#: What NumPy leaves open is guarded: 1 / 0 of ints, signs of NaN, percentiles of ints that overflow, and of
+#: products with a number NaN times 0, which is for its BLAS to say.
 FORMS = """
 A + B|A - B|A * B|A / B|A // B|A % B|A ** 2|A ** K|2 ** A|A ** 0.5|-A|+A|abs(A)|A @ B|~A|A + K|A - F|K - A
 A * F|F * A|A / F|A / K|F / A|A // K|A % K|A // F|A % F|K % A|A < B|A <= B|A == B|A != B|A > F|A >= K
@@ -197,6 +198,12 @@ def sound(made: Expression, arguments: Mapping[str, Any]) -> bool:
     sign = made.operands.get("B", made.operands["A"]) if "copysign" in made.form else "k"
     signs = np.asarray(arguments[sign] if isinstance(sign, str) else sign.value(arguments))
     if np.any(np.isnan(signs)):
+        return False
+    scaled = "np.inner" in made.form or "np.dot" in made.form
+    factors = [
+        np.asarray(arguments[v] if isinstance(v, str) else v.value(arguments)) for v in made.operands.values()
+    ]
+    if scaled and any(not f.ndim for f in factors) and not all(np.all(np.isfinite(f)) for f in factors):
         return False
     array = np.asarray(value)
     if array.dtype.kind not in "biuf" or array.size > LIMIT or array.size == 0:
