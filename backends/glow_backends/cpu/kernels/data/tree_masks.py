@@ -29,11 +29,11 @@ UNROLLED = 4
 WORD_FACTS = 4
 """Numbers of a word: its first question, the first where NaN goes right, their end; its first leaf."""
 TREE_FACTS = 5
-"""Numbers of a tree: its first word, the end of them; the place of its weights; its first target, their end."""
+"""Numbers of a tree: its first word, their end; the place of its weights; its first target, their end."""
 VECTOR_BYTES = 32
 """Bytes of a vector: wider ones take longer for few samples, and as long for many."""
 WORTH = 16
-"""Questions of a tree for each branch of the mean way down, at most: then down takes as long (256 samples)."""
+"""Questions of a tree for each branch of its mean way down, with which both take as long (256 samples)."""
 MOST_VECTORS = 4
 """Vectors of samples that a question is asked of."""
 
@@ -130,7 +130,7 @@ def shapes_of(left: Array, roots: Array) -> Shapes:
 
 
 def pack_masks(tables: Sequence[Array], shapes: Shapes, lanes: int) -> tuple[Array, list[Array]]:
-    """Columns of the input (i32), and questions, words (i32), trees (i32) and weights of the operator's tables.
+    """Columns of the input (i32); questions, words (i32), trees (i32) and weights of the operator's tables.
 
     A question: its split, the place of its column in the transposed samples, the bits of its word that stay.
     A tree's last word comes first. Of a word's questions, those where NaN goes left come first; each kind is
@@ -259,7 +259,7 @@ class _Masks:
         return self.k.splat(self.k.b.trunc(number, I32), self.lanes, I32)
 
     def _word(self, word: ir.Value, found: list[ir.Value]) -> list[ir.Value]:
-        """The leaves that the samples reach: of this word, where it keeps a bit, or those `found` behind it."""
+        """The leaves that the samples reach: of this word, where it keeps a bit, or `found` behind it."""
         k, b, lanes = self.k, self.k.b, self.lanes
         start, plain, end, base = self._facts(self.words, word, WORD_FACTS)
         bits: list[ir.Value] = [k.splat(-1, lanes, self.word)] * self.vectors
