@@ -7,12 +7,10 @@ import pytest
 from kernel_runner import run_kernel
 
 from glow_backends.cpu.kernels.data.tree_masks import (
-    MOST_WORDS,
     TreeMasksSpec,
     emit_tree_masks,
     pack_masks,
     shapes_of,
-    words_of,
 )
 from glow_backends.cpu.kernels.data.tree_order import order_of
 from glow_backends.cpu.kernels.data.trees import TreesSpec, emit_trees, pack_trees
@@ -82,7 +80,14 @@ def test_sums(samples: int, trees: int, targets: int, dtype: str, missing: bool,
 @pytest.mark.parametrize("samples", [1, 8, 33, 100])
 @pytest.mark.parametrize(
     ("trees", "targets", "depth", "dtype"),
-    [(1, 1, 1, "f32"), (37, 1, 5, "f64"), (60, 5, 6, "f32"), (20, 2, 7, "f64"), (9, 1, 0, "f32")],
+    [
+        (1, 1, 1, "f32"),
+        (37, 1, 5, "f64"),
+        (60, 5, 6, "f32"),
+        (20, 2, 9, "f64"),
+        (9, 2, 9, "f32"),
+        (9, 1, 0, "f32"),
+    ],
 )
 def test_masks(samples: int, trees: int, targets: int, depth: int, dtype: str, threads: int) -> None:
     """One word of bits and several, vectors that are not full, missing numbers, trees of one leaf."""
@@ -94,11 +99,9 @@ def test_masks(samples: int, trees: int, targets: int, depth: int, dtype: str, t
     x.flat[::7] = rng.choice(splits, x.flat[::7].size)
     weights[:, :-1] *= rng.random(targets - 1) < 0.5
     tables = [features, splits.astype(real), left, weights.astype(real), roots]
-    shapes = shapes_of(left, roots)
-    words = words_of(shapes, x.itemsize)
-    assert words <= MOST_WORDS
-    columns, packed = pack_masks(tables, shapes, words, 32 // x.itemsize)
-    spec = TreeMasksSpec(samples, 6, len(columns), trees, targets, words, len(packed[0]), dtype)
+    columns, packed = pack_masks(tables, shapes_of(left, roots), 32 // x.itemsize)
+    single = len(packed[1]) == trees
+    spec = TreeMasksSpec(samples, 6, len(columns), trees, targets, len(packed[0]), single, dtype)
     results = [((samples, targets), np.dtype(real))]
     room = np.zeros(spec.scratch * threads, real)
     (got,) = run_kernel(emit_tree_masks, spec, results, [x, columns, *packed, room], threads)

@@ -313,6 +313,16 @@ CASES = [
         tolerance=1e-3,
         name="bias",
     ),
+    *(
+        Case(
+            "MatMulNBits",
+            [real(3, 64), u8(8, 4, 2 * bits), real(8, 4) / 9, u8(8, -(-4 * bits // 8))],
+            {"K": 64, "N": 8, "bits": bits, "block_size": 16},
+            weights=known,
+            name=f"{bits}_bits_of_the_run_but_{known}",
+        )
+        for bits, known in ((2, ()), (4, ()), (8, ()), (4, (1,)))
+    ),
     Case("QuantizeLinear", [real(3, 4), np.full(4, 0.02, F), whole(90, 130, 4)], {"axis": 1}),
     Case("DequantizeLinear", [whole(-999, 999, 3, 4, dtype=np.int16), scale(), np.array(7, np.int16)]),
 ]

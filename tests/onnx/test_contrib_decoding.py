@@ -11,6 +11,7 @@ import pytest
 from contrib_nodes import Case, agree, model
 
 import glow_compiler as glow
+from glow_dialects.core.errors import GlowError
 from glow_dialects.core.types import Array
 
 RNG = np.random.default_rng(11)
@@ -263,3 +264,10 @@ def test_against_formulas(number: int) -> None:
     if op == "MulInteger":  # its third input is the second operand
         made.graph.node[0].input[:] = ["i0", "i1", "i2"]
     agree(formula(*inputs), glow.compile(made).run(feeds)["y0"], 1e-4)
+
+
+def test_weights_of_experts_must_be_known() -> None:
+    """Weights of the run have no kernel: the message says what to do."""
+    made, feeds = model(Case("QMoE", qmoe(4), BOTH))
+    with pytest.raises(GlowError, match="QMoE.*make them initializers"):
+        glow.compile(made).run(feeds)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+import exact_peer
 import numpy as np
+import onnxruntime
 import pytest
 from onnx import ModelProto, TensorProto, helper, numpy_helper
 
@@ -89,3 +91,28 @@ def test_by_definition(
     # A state that is rounded otherwise at a tie moves by one of 255 steps.
     assert np.abs(got - want).max() < 2e-3
     assert np.abs(got - want).mean() < 2e-5
+
+
+def test_as_onnxruntime_with_a_thread_a_sample() -> None:
+    """There a thread rounds the states of its samples by one range; with one sample each it is ours."""
+    if not exact_peer.is_exact():
+        pytest.skip(exact_peer.SATURATES)
+    samples, hidden = 4, 32
+    rng, size = np.random.default_rng(3), 4 * hidden
+    parts: dict[str, np.ndarray] = {"b": rng.standard_normal((1, 2 * size)).astype(np.float32)}
+    for name, inner in (("w", INPUTS), ("r", hidden)):
+        parts[name] = rng.integers(-128, 128, (1, inner, size)).astype(np.int8)
+        parts[name + "_zero"] = np.zeros(1, np.int8)
+        parts[name + "_scale"] = np.array([0.003], np.float32)
+    made = model(parts, samples, hidden, "forward")
+    x = rng.standard_normal((STEPS, samples, INPUTS)).astype(np.float32)
+    one, each = (_onnxruntime(made, x, threads) for threads in (1, samples))
+    got = glow.compile(made).run({"x": x})["y"]
+    assert np.abs(got - each).max() < 1e-5 < 1e-4 < np.abs(got - one).max()
+
+
+def _onnxruntime(made: ModelProto, x: np.ndarray, threads: int) -> np.ndarray:
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = threads
+    session = onnxruntime.InferenceSession(made.SerializeToString(), options, ["CPUExecutionProvider"])
+    return np.asarray(session.run(None, {"x": x})[0])

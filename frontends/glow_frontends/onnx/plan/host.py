@@ -7,9 +7,11 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from onnx import NodeProto
+from xdsl.ir import SSAValue
 
 from glow_dialects.core.errors import GlowError, ImportProblems, UnsupportedError, internal
 from glow_dialects.core.types import Array
+from glow_frontends.onnx.errors import RuleError
 from glow_frontends.onnx.importer import Import
 from glow_frontends.onnx.model import domain_of, label, uses
 from glow_frontends.onnx.node import Node
@@ -93,7 +95,10 @@ class RuleNode(HostNode):
         scope.define(self.node, scope.node(self.node))
         if scope.session.problems:
             raise ImportProblems(self.plan.setting.source.name, scope.session.problems)
-        return [scope.read(name) if name else None for name in self.node.output]
+        results = [scope.read(name) if name else None for name in self.node.output]
+        if any(isinstance(value, SSAValue) for value in results):
+            raise RuleError("it needs weights that are known before the run: make them initializers")
+        return results
 
     def _scope(self) -> Scope:
         """A scope of no values: most nodes leave its module empty for the next run."""

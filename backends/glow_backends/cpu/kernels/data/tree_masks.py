@@ -2,7 +2,8 @@
 
 Nothing goes down and no branch depends on data. Bits stand for the leaves of a tree, from left to right. A
 question that sends a sample to the right takes away the leaves on its left; of what all questions of the tree
-leave, the lowest bit is the leaf that the sample reaches. (QuickScorer: Lucchese and others, 2015.)
+leave, the lowest bit is the leaf that the sample reaches. (QuickScorer: Lucchese and others, 2015.) Bits lie
+in words, and each word of a tree has the questions about its own leaves: most are about those of one word.
 """
 
 from __future__ import annotations
@@ -23,16 +24,16 @@ from glow_backends.cpu.target import CpuTarget
 from glow_dialects.core.types import Array
 from glow_dialects.ops.tree_sums import TreeSumsOp
 
-MOST_WORDS = 2
-"""Words of bits of a tree: with 4, trees of 100 leaves take as long as by going down."""
 UNROLLED = 4
 """Questions that are asked in one turn of the loop."""
-FACTS = 6
-"""Numbers of a tree: its first question, the first where NaN goes right, their end; weights; targets."""
+WORD_FACTS = 4
+"""Numbers of a word: its first question, the first where NaN goes right, their end; its first leaf."""
+TREE_FACTS = 5
+"""Numbers of a tree: its first word, their end; the place of its weights; its first target, their end."""
 VECTOR_BYTES = 32
 """Bytes of a vector: wider ones take longer for few samples, and as long for many."""
-FEWEST = 4
-"""Samples of fewer than these go down: one alone takes half the time in trees of 64 leaves."""
+WORTH = 16
+"""Questions of a tree for each branch of its mean way down, with which both take as long (256 samples)."""
 MOST_VECTORS = 4
 """Vectors of samples that a question is asked of."""
 
@@ -49,8 +50,9 @@ class TreeMasksSpec:
     columns: int
     trees: int
     targets: int
-    words: int
     questions: int
+    #: Whether the bits of every tree are one word: then trees of 31 leaves take a tenth less time.
+    single: bool
     #: The type of samples, splits, weights and sums; words of bits are as wide.
     dtype: str = "f32"
 
@@ -88,8 +90,17 @@ class Shapes:
     end: Array
     leaf: Array
     leaf_tree: Array
-    #: The most leaves of a tree.
-    most: int
+    leaf_depth: Array
+
+    def words(self, bits: int) -> Array:
+        """How many words of `bits` leaves each question takes some of."""
+        return (self.end - 1) // bits - self.first // bits + 1
+
+    def worth(self, bits: int) -> bool:
+        """Whether all questions take less time than ways down."""
+        leaves = np.bincount(self.leaf_tree)
+        ways = np.bincount(self.leaf_tree, self.leaf_depth) / np.maximum(1, leaves)
+        return bool(self.words(bits).sum() <= WORTH * ways.sum())
 
 
 def shapes_of(left: Array, roots: Array) -> Shapes:
@@ -110,25 +121,20 @@ def shapes_of(left: Array, roots: Array) -> Shapes:
         pairs = counts[level + 1].reshape(-1, 2) if level + 1 < len(levels) else np.zeros((0, 2), np.int64)
         starts = first[inner]
         parts.append((nodes[inner], trees[inner], starts, starts + pairs[:, 0]))
-        parts.append((nodes[~inner], trees[~inner], first[~inner]))
+        parts.append((nodes[~inner], trees[~inner], first[~inner], np.full(int((~inner).sum()), level)))
         first = np.stack([starts, starts + pairs[:, 0]], 1).reshape(-1)
     inner, inner_tree, begin, end = (np.concatenate(p) for p in zip(*parts[::2], strict=True))
-    leaf, leaf_tree, place = (np.concatenate(p) for p in zip(*parts[1::2], strict=True))
+    leaf, leaf_tree, place, depth = (np.concatenate(p) for p in zip(*parts[1::2], strict=True))
     order = np.lexsort((place, leaf_tree))
-    most = int(counts[0].max(initial=1))
-    return Shapes(inner, inner_tree, begin, end, leaf[order], leaf_tree[order], most)
+    return Shapes(inner, inner_tree, begin, end, leaf[order], leaf_tree[order], depth[order])
 
 
-def words_of(shapes: Shapes, size: int) -> int:
-    """Words of `size` bytes that the bits of every tree fit in."""
-    return -(-shapes.most // (8 * size))
+def pack_masks(tables: Sequence[Array], shapes: Shapes, lanes: int) -> tuple[Array, list[Array]]:
+    """Columns of the input (i32); questions, words (i32), trees (i32) and weights of the operator's tables.
 
-
-def pack_masks(tables: Sequence[Array], shapes: Shapes, words: int, lanes: int) -> tuple[Array, list[Array]]:
-    """Columns of the input (i32), and questions, trees (i32) and weights of the operator's tables.
-
-    A question: its split, the place of its column in the transposed samples, words of the bits that stay.
-    Questions where NaN goes left come first; each kind is filled up to whole turns of the loop.
+    A question: its split, the place of its column in the transposed samples, the bits of its word that stay.
+    A tree's last word comes first. Of a word's questions, those where NaN goes left come first; each kind is
+    filled up to whole turns of the loop.
     """
     features, splits, _, weights, roots = tables
     number, whole = splits.dtype, np.dtype(f"u{splits.dtype.itemsize}")
@@ -136,37 +142,47 @@ def pack_masks(tables: Sequence[Array], shapes: Shapes, words: int, lanes: int) 
     asked = features[shapes.inner]
     named = np.where(asked < 0, -1 - asked, asked)
     columns = np.unique(named) if named.size else np.zeros(1, np.int64)
-    kind = 2 * shapes.inner_tree + (asked >= 0)
-    sizes = -(-np.bincount(kind, minlength=2 * trees) // UNROLLED) * UNROLLED
-    starts = np.concatenate([[0], np.cumsum(sizes)])
+    leaves = np.bincount(shapes.leaf_tree, minlength=trees)
+    word_ends = np.cumsum(-(-leaves // bits))
+    # Each question once for each word that it takes leaves of.
+    taken = shapes.words(bits)
+    which = np.repeat(np.arange(len(asked)), taken)
+    word = shapes.first[which] // bits + np.arange(len(which)) - np.repeat(np.cumsum(taken) - taken, taken)
+    kind = 2 * (word_ends[shapes.inner_tree[which]] - 1 - word) + (asked[which] >= 0)
+    counts = np.bincount(kind, minlength=2 * int(word_ends[-1]) if trees else 0)
+    starts = np.concatenate([[0], np.cumsum(-(-counts // UNROLLED) * UNROLLED)])
     order = np.argsort(kind, kind="stable")
     ranks = np.arange(len(order)) - np.searchsorted(kind[order], kind[order])
-    questions = np.zeros((starts[-1], 2 + words), whole)
-    questions[:, 2:] = ~whole.type(0)
-    own = np.zeros((len(order), 2 + words), whole)
-    own[:, 0], own[:, 1] = splits[shapes.inner].view(whole), np.searchsorted(columns, named) * lanes
     below = np.array([(1 << i) - 1 for i in range(bits + 1)], whole)
-    for w in range(words):
-        low, high = (np.clip(v - bits * w, 0, bits) for v in (shapes.first, shapes.end))
-        own[:, 2 + w] = ~(below[high] ^ below[low])
+    low, high = (np.clip(v[which] - bits * word, 0, bits) for v in (shapes.first, shapes.end))
+    own = np.zeros((len(order), 3), whole)
+    own[:, 0], own[:, 1] = (
+        splits[shapes.inner][which].view(whole),
+        np.searchsorted(columns, named)[which] * lanes,
+    )
+    own[:, 2] = ~(below[high] ^ below[low])
+    questions = np.zeros((starts[-1], 3), whole)
+    questions[:, 2] = ~whole.type(0)
     questions[starts[kind[order]] + ranks] = own[order]
-    facts, values, place = np.zeros((trees, FACTS), np.int32), list[Array](), 0
-    facts[:, :3] = np.stack([starts[:-1:2], starts[1::2], starts[2::2]], 1)
+    words = np.zeros((len(starts) // 2, WORD_FACTS), np.int32)
+    words[:, :3] = np.stack([starts[:-1:2], starts[1::2], starts[2::2]], 1)
+    facts, values, place, done = np.zeros((trees, TREE_FACTS), np.int32), list[Array](), 0, 0
     ends = np.searchsorted(shapes.leaf_tree, np.arange(trees + 1))
-    for tree in range(trees):
+    for tree, end in enumerate(word_ends.tolist()):
+        words[done:end, 3] = bits * np.arange(end - done)[::-1]
         reached = weights[shapes.leaf[ends[tree] : ends[tree + 1]]]
         used = np.flatnonzero(reached.any(0))
-        low, high = (int(used[0]), int(used[-1]) + 1) if used.size else (0, 0)
-        facts[tree, 3:] = place, low, high
-        values.append(reached[:, low:high].reshape(-1))
-        place += values[-1].size
+        first, last = (int(used[0]), int(used[-1]) + 1) if used.size else (0, 0)
+        facts[tree] = done, end, place, first, last
+        values.append(reached[:, first:last].reshape(-1))
+        place, done = place + values[-1].size, end
     weighed = np.concatenate([*values, np.zeros(1, number)])
-    return columns.astype(np.int32), [questions, facts, weighed]
+    return columns.astype(np.int32), [questions, words, facts, weighed]
 
 
 def emit_tree_masks(module: ir.Module, name: str, spec: TreeMasksSpec, target: CpuTarget) -> ir.Function:
     """Emit the sums; see `TreeMasksSpec` for the operands."""
-    k = KernelBuilder(module, name, 7, target)
+    k = KernelBuilder(module, name, 8, target)
     _Masks(k, spec).groups()
     return k.finish()
 
@@ -177,7 +193,8 @@ class _Masks:
     def __init__(self, k: KernelBuilder, spec: TreeMasksSpec) -> None:
         self.k, self.spec, self.lanes, self.vectors = k, spec, spec.lanes, spec.vectors
         self.real, self.word = (F64, I64) if spec.dtype == "f64" else (F32, I32)
-        self.result, self.input, self.columns, self.questions, self.trees, self.weights, scratch = k.operands
+        self.result, self.input, self.columns, *tables, scratch = k.operands
+        self.questions, self.words, self.trees, self.weights = tables
         self.x = k.gep(scratch, k.mul(k.worker, spec.scratch), self.real)
         self.sums = k.gep(self.x, spec.columns * self.lanes * self.vectors, self.real)
 
@@ -218,11 +235,34 @@ class _Masks:
     def _tree(self, tree: ir.Value) -> None:
         """Add the weights of the leaves that the samples reach."""
         k, spec, lanes = self.k, self.spec, self.lanes
-        at = k.mul(tree, FACTS)
-        start, plain, end, place, low, high = (
-            k.b.sext(k.load(self.trees, k.add(at, i), I32), I64) for i in range(FACTS)
+        first, last, place, low, high = self._facts(self.trees, tree, TREE_FACTS)
+        leaves = [k.splat(0, lanes, I32)] * self.vectors
+        leaves = (
+            self._word(first, leaves) if spec.single else k.reduce_loop(first, last, 1, leaves, self._word)
         )
-        bits: list[ir.Value] = [k.splat(-1, lanes, self.word)] * (spec.words * self.vectors)
+        count = k.b.sub(high, low)
+        with k.loop(0, count) as step:
+            for v, leaf in enumerate(leaves):
+                part = k.b.add(k.b.mul(leaf, self._spread(count)), self._spread(k.b.add(place, step)))
+                weight = k.gather(self.weights, part, self.real)
+                where = k.add(k.mul(k.add(low, step), lanes), v * spec.targets * lanes)
+                total = k.b.fadd(k.load(self.sums, where, self.real, lanes), weight)
+                k.store(total, self.sums, where, self.real)
+
+    def _facts(self, table: ir.Value, row: ir.Value, count: int) -> list[ir.Value]:
+        """A row of a table of `count` numbers."""
+        k = self.k
+        at = k.mul(row, count)
+        return [k.b.sext(k.load(table, k.add(at, i), I32), I64) for i in range(count)]
+
+    def _spread(self, number: ir.Value) -> ir.Value:
+        return self.k.splat(self.k.b.trunc(number, I32), self.lanes, I32)
+
+    def _word(self, word: ir.Value, found: list[ir.Value]) -> list[ir.Value]:
+        """The leaves that the samples reach: of this word, where it keeps a bit, or `found` behind it."""
+        k, b, lanes = self.k, self.k.b, self.lanes
+        start, plain, end, base = self._facts(self.words, word, WORD_FACTS)
+        bits: list[ir.Value] = [k.splat(-1, lanes, self.word)] * self.vectors
         for first, last, unordered in ((start, plain, False), (plain, end, True)):
 
             def turn(
@@ -233,73 +273,53 @@ class _Masks:
                 return bits
 
             bits = k.reduce_loop(first, last, UNROLLED, bits, turn)
-        leaves = [self._lowest(bits[v * spec.words :][: spec.words]) for v in range(self.vectors)]
-        count = k.b.sub(high, low)
-        with k.loop(0, count) as step:
-            for v, leaf in enumerate(leaves):
-                part = k.b.add(k.b.mul(leaf, self._spread(count)), self._spread(k.b.add(place, step)))
-                weight = k.gather(self.weights, part, self.real)
-                where = k.add(k.mul(k.add(low, step), lanes), v * spec.targets * lanes)
-                total = k.b.fadd(k.load(self.sums, where, self.real, lanes), weight)
-                k.store(total, self.sums, where, self.real)
-
-    def _spread(self, number: ir.Value) -> ir.Value:
-        return self.k.splat(self.k.b.trunc(number, I32), self.lanes, I32)
+        leaves: list[ir.Value] = []
+        for kept, other in zip(bits, found, strict=True):
+            place = k.named_intrinsic(f"llvm.cttz.v{lanes}i{8 * self.spec.size}", [kept], [(0, 1)])
+            place = place if self.word is I32 else b.trunc(place, vector(I32, lanes))
+            empty = b.icmp_signed("==", kept, k.splat(0, lanes, self.word))
+            further = b.select(empty, other, b.add(place, self._spread(base)))
+            leaves.append(place if self.spec.single else further)
+        return leaves
 
     def _question(self, index: ir.Value | int, bits: Sequence[ir.Value], unordered: bool) -> list[ir.Value]:
         """The bits that stay: all of them where a sample goes left."""
         k, lanes, spec = self.k, self.lanes, self.spec
-        at = k.mul(index, 2 + spec.words)
+        at = k.mul(index, 3)
         split = k.splat(k.load(self.questions, at, self.real), lanes, self.real)
-        masks = [
-            k.splat(k.load(self.questions, k.add(at, 2 + i), self.word), lanes, self.word)
-            for i in range(spec.words)
-        ]
+        mask = k.splat(k.load(self.questions, k.add(at, 2), self.word), lanes, self.word)
         column = k.load(self.questions, k.add(at, 1), self.word)
         column = k.b.sext(column, I64) if self.word is I32 else column
         compare = k.b.fcmp_unordered if unordered else k.b.fcmp_ordered
         after: list[ir.Value] = []
-        for v in range(self.vectors):
+        for v, kept in enumerate(bits):
             value = k.load(self.x, k.add(column, v * spec.columns * lanes), self.real, lanes)
-            right = compare(">", value, split)
-            for word, mask in zip(bits[v * spec.words :], masks, strict=False):
-                after.append(k.b.select(right, k.b.and_(word, mask), word))
+            after.append(k.b.select(compare(">", value, split), k.b.and_(kept, mask), kept))
         return after
-
-    def _lowest(self, bits: Sequence[ir.Value]) -> ir.Value:
-        """The place of the lowest bit of several words, i32."""
-        k, lanes = self.k, self.lanes
-        width, none = 8 * self.spec.size, k.splat(0, lanes, self.word)
-        found: ir.Value | None = None
-        for number, word in reversed(list(enumerate(bits))):
-            place = k.named_intrinsic(f"llvm.cttz.v{lanes}i{width}", [word], [(0, 1)])
-            place = k.b.add(place, k.splat(number * width, lanes, self.word))
-            empty = k.b.icmp_signed("==", word, none)
-            found = place if found is None else k.b.select(empty, found, place)
-        assert found is not None
-        return found if self.word is I32 else k.b.trunc(found, vector(I32, lanes))
 
 
 class TreeMasks(Kernel[TreeSumsOp, TreeMasksSpec]):
-    """Sums over trees of few leaves."""
+    """Sums over trees of few leaves for their depth."""
 
     OPS = (TreeSumsOp,)
     emit = staticmethod(emit_tree_masks)
 
     def match(self, op: TreeSumsOp, context: CallContext) -> TreeMasksSpec | None:
         (samples, width), targets = shape(op.input), shape(op.weights)[1]
-        if not width or not targets or samples < FEWEST or context.target.vector_bytes < VECTOR_BYTES:
+        dtype = dtype_name(op.input)
+        size = 8 if dtype == "f64" else 4
+        few = 2 * samples * size <= VECTOR_BYTES  # which go down in less time
+        if not width or not targets or few or context.target.vector_bytes < VECTOR_BYTES:
             return None
-        tables, dtype = self._tables(op, context), dtype_name(op.input)
+        tables = self._tables(op, context)
         if tables is None:
             return None
-        size, shapes = (8 if dtype == "f64" else 4), shapes_of(tables[2], tables[4])
-        words = words_of(shapes, size)
-        if words > MOST_WORDS:
+        shapes = shapes_of(tables[2], tables[4])
+        if not shapes.worth(8 * size):
             return None
-        columns, (questions, trees, _) = pack_masks(tables, shapes, words, VECTOR_BYTES // size)
-        counts = len(columns), len(trees), targets, words, len(questions)
-        return TreeMasksSpec(samples, width, *counts, dtype)
+        columns, (questions, words, trees, _) = pack_masks(tables, shapes, 1)
+        counts = len(columns), len(trees), targets, len(questions)
+        return TreeMasksSpec(samples, width, *counts, len(words) == len(trees), dtype)
 
     def _tables(self, op: TreeSumsOp, context: CallContext) -> list[Array] | None:
         known = [context.constant(v) for v in (op.features, op.splits, op.left, op.weights, op.roots)]
@@ -310,7 +330,7 @@ class TreeMasks(Kernel[TreeSumsOp, TreeMasksSpec]):
         tables = self._tables(op, context)
         if tables is None:
             return [None]
-        columns, packed = pack_masks(tables, shapes_of(tables[2], tables[4]), spec.words, spec.lanes)
+        columns, packed = pack_masks(tables, shapes_of(tables[2], tables[4]), spec.lanes)
         return [op.result, op.input, *(table("trees", a) for a in (columns, *packed))]
 
     def scratch(self, spec: TreeMasksSpec, target: CpuTarget) -> int:

@@ -94,6 +94,9 @@ def pack_trees(tables: Sequence[Array]) -> Packed:
     if (features < 0).any():
         columns = 2 * columns + (asked < 0)
     bits = int(columns.max()).bit_length()
+    bits = next(
+        b for b in (8, 16, bits) if b >= bits
+    )  # whole bytes are taken out of a word in one instruction
     wide = splits.itemsize > 4 or bool(int(ways.max() + 1) << bits >= 1 << 31)
     words = (np.where(inner, ways, -1) << bits) + columns
     known = np.where(inner, splits[nodes], np.nan).astype(splits.dtype)
@@ -225,7 +228,7 @@ class _Trees:
         places = [b.phi(I64) for _ in roots]
         words = self._words(places)
         leaves = reduce(b.and_, words)  # only words of leaves are negative
-        b.cbranch(b.icmp_signed("<", leaves, ir.Constant(self.word, 0)), done, step)
+        b.cbranch(b.icmp_signed("<", leaves, ir.Constant(I64, 0)), done, step)
         b.position_at_end(step)
         after: list[ir.Value] = list(places)
         for number in range(STEPS):
@@ -239,25 +242,25 @@ class _Trees:
         return places
 
     def _words(self, places: Sequence[ir.Value]) -> list[ir.Value]:
-        return [self.k.load(self._node(place), 1, self.word) for place in places]
+        words = [self.k.load(self._node(place), 1, self.word) for place in places]
+        return [w if self.spec.wide else self.k.b.sext(w, I64) for w in words]  # extended as they are loaded
 
     def _node(self, place: ir.Value) -> ir.Value:
         return self.k.gep(self.nodes, self.k.mul(place, self.spec.node), I8)
 
     def _branch(self, place: ir.Value, word: ir.Value, row: ir.Value) -> ir.Value:
         """The place behind that of a node with its word, for the sample at `row`."""
-        k, b, spec, kind = self.k, self.k.b, self.spec, self.word
+        k, b, spec = self.k, self.k.b, self.spec
         split = k.load(self._node(place), 0, self.real)
-        named = b.and_(word, ir.Constant(kind, (1 << spec.bits) - 1))
-        column = b.lshr(named, ir.Constant(kind, 1)) if spec.missing else named
-        value = k.load(row, column if spec.wide else b.zext(column, I64), self.real)
+        named = b.and_(word, ir.Constant(I64, (1 << spec.bits) - 1))
+        column = b.lshr(named, ir.Constant(I64, 1)) if spec.missing else named
+        value = k.load(row, column, self.real)
         goes = b.fcmp_unordered(">", value, split)
         if self.absent:
             stays = b.trunc(named, ir.IntType(1))
             goes = b.select(stays, b.fcmp_ordered(">", value, split), goes)
-        way = b.ashr(word, ir.Constant(kind, spec.bits))
-        left = b.add(place, way if spec.wide else b.sext(way, I64))
-        return b.add(left, b.zext(goes, I64))
+        way = b.ashr(word, ir.Constant(I64, spec.bits))
+        return b.add(b.add(place, way), b.zext(goes, I64))
 
 
 class Trees(Kernel[TreeSumsOp, TreesSpec]):

@@ -6,6 +6,7 @@ from math import prod
 from typing import Any
 
 import numpy as np
+from xdsl.ir import SSAValue
 
 from glow_dialects.core.types import Array
 from glow_dialects.ops.arithmetic import AddOp, MaxOp, MulOp, SubOp
@@ -67,8 +68,9 @@ def _few_bits_product(
     g: Emitter, x: Value, codes: Array, scales: Array, points: Array | None, form: dict[str, Any]
 ) -> Value:
     """x @ w' for codes of w, in f32."""
-    # As values of the graph: constants would be converted to floats at once.
-    parts = [g.value(codes), g.value(scales), None if points is None else g.value(points)]
+    parts: list[Value | None] = [codes, scales, points]
+    if isinstance(x, SSAValue):  # as values of the graph: constants would be converted to floats at once
+        parts = [None if part is None else g.value(part) for part in parts]
     w = g(DequantizeBlocksOp, *parts, **form)
     y = product(g, cast_to(g, x, np.dtype(np.float32)), g.transpose(w, (1, 0)))
     return cast_to(g, y, dtype_of_value(x))
