@@ -8,9 +8,10 @@ from collections.abc import Callable, Iterable, Sequence
 from math import inf
 
 Request = tuple[int, int, int]
+ALIGNMENT = 64
 
 
-def max_live(requests: Sequence[Request], alignment: int = 64) -> int:
+def max_live(requests: Sequence[Request], alignment: int = ALIGNMENT) -> int:
     """The largest sum of (aligned) sizes live at one step: no plan can be smaller."""
     events: list[tuple[int, int]] = []
     for start, end, size in requests:
@@ -24,7 +25,7 @@ def max_live(requests: Sequence[Request], alignment: int = 64) -> int:
     return most
 
 
-def plan_offsets(requests: Sequence[Request], alignment: int = 64, search: bool = False) -> list[int]:
+def plan_offsets(requests: Sequence[Request], alignment: int = ALIGNMENT, search: bool = False) -> list[int]:
     """Offsets in one arena for buffers `(start, end, size)`: life [start, end) in steps, bytes.
 
     Buffers whose lives overlap get disjoint ranges; every offset is a multiple of `alignment`.
@@ -49,6 +50,17 @@ def plan_offsets(requests: Sequence[Request], alignment: int = 64, search: bool 
             return best[0]
     assert best is not None
     return _searched(sizes, rivals, best, bound) if search else best[0]
+
+
+def plan_like(requests: Sequence[Request], known: Sequence[int], most: float) -> list[int] | None:
+    """Offsets for buffers whose plan for other sizes is `known`: placed in its order, from the lowest on.
+
+    None where the arena is larger than `most` times what lives at once. Far cheaper than `plan_offsets`.
+    """
+    sizes = [-(-s // ALIGNMENT) * ALIGNMENT if end > start else 0 for start, end, s in requests]
+    order = sorted(range(len(sizes)), key=known.__getitem__)
+    placed = _place(sizes, _rivals(requests, sizes), order, most=most * max_live(requests))
+    return None if placed is None else placed[0]
 
 
 def _orders(requests: Sequence[Request], sizes: Sequence[int]) -> Iterable[list[int]]:

@@ -135,7 +135,7 @@ class Extent(_Number):
                     factor *= sizes(atom)
                 elif isinstance(atom, Computed):
                     values = (v._value(sizes) if isinstance(v, Extent) else v for v in atom.arguments)
-                    factor *= _numbers(atom.function, *values)[atom.index]
+                    factor *= numbers_of(atom.function, *values)[atom.index]
                 else:
                     top, bottom = (
                         v._value(sizes) if isinstance(v, Extent) else v for v in (atom.top, atom.bottom)
@@ -339,7 +339,7 @@ def is_open(values: Sequence[int]) -> bool:
 
 
 @lru_cache(1 << 10)
-def _numbers(function: Callable[..., Sequence[int]], *arguments: int) -> Sequence[int]:
+def numbers_of(function: Callable[..., Sequence[int]], *arguments: int) -> Sequence[int]:
     """What a function of `Computed` gives: several atoms ask for numbers of one result."""
     return function(*arguments)
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, TypeAlias
 
+from xdsl.dialects.builtin import i64
 from xdsl.ir import Attribute, SSAValue
 
 from glow_dialects.core.builder import Builder
+from glow_dialects.core.extent import Extent
 from glow_dialects.core.graph_op import GraphOp
 from glow_dialects.core.types import element_of, shape_of, tensor
 from glow_dialects.ops import operator_class
@@ -206,3 +208,11 @@ def concat(parts: Sequence[Term], axis: int) -> Term:
         return parts[0]
     b, kind = parts[0].b, operator_class("concat")
     return Term(b(kind([part.value for part in parts], axis=axis)), b)
+
+
+def inverse(x: Term, count: int) -> Operand:
+    """1 / count beside a term; of a size that only the run tells, computed there."""
+    if not isinstance(count, Extent):
+        return 1 / count
+    sizes = operator_class("sizes")(values=(count,), results=tensor((), i64))
+    return 1 / Term(x.b(sizes), x.b).cast(x.element)

@@ -8,11 +8,12 @@ from types import EllipsisType
 from typing import Any
 
 import numpy as np
-from xdsl.dialects.builtin import ArrayAttr, IntegerAttr, StringAttr
+from xdsl.dialects.builtin import ArrayAttr, IntegerAttr, StringAttr, UnitAttr
 from xdsl.ir import Attribute
 from xdsl.utils.exceptions import VerifyException
 
-from glow_dialects.core.attributes import to_attribute
+from glow_dialects.core.attributes import to_attribute, to_python
+from glow_dialects.core.extent import Extent, size
 
 
 class UnknownNumber(VerifyException):
@@ -39,6 +40,8 @@ def key_of(attributes: Mapping[str, Attribute]) -> tuple[Any, ...]:
 def _entry(attribute: Attribute) -> Entry:
     if isinstance(attribute, IntegerAttr):
         return attribute.value.data
+    if isinstance(attribute, ArrayAttr):  # bounds of which the run tells some
+        return slice(*[to_python(p) if isinstance(p, IntegerAttr) else None for p in attribute.data])
     assert isinstance(attribute, StringAttr)
     if attribute.data in ("...", "new"):
         return ... if attribute.data == "..." else None
@@ -72,7 +75,7 @@ def _refers(attribute: Attribute) -> bool:
 def _with_numbers(attribute: Attribute, numbers: Sequence[Any], name: str) -> Attribute:
     def number(text: str, what: str, hint: str) -> Any:
         number = numbers[int(text[1:])]
-        if not isinstance(number, int | float | np.integer | np.floating):
+        if not isinstance(number, int | float | np.integer | np.floating | Extent):
             raise UnknownNumber(f"{what} must be known when compiling; {hint}")
         return number
 
@@ -86,19 +89,49 @@ def _with_numbers(attribute: Attribute, numbers: Sequence[Any], name: str) -> At
         return attribute  # an index that the run tells
     hint = "use numbers, x.shape, or a row at a time"
     bounds = [
-        str(int(number(b, "the bounds of a slice", hint))) if b.startswith("$") else b
+        size(number(b, "the bounds of a slice", hint)) if b.startswith("$") else int(b) if b else None
         for b in attribute.data.split(":")
     ]
-    return StringAttr(":".join(bounds))
+    if any(isinstance(b, Extent) for b in bounds):
+        return ArrayAttr([UnitAttr() if b is None else to_attribute(b) for b in bounds])
+    return StringAttr(":".join("" if b is None else str(b) for b in bounds))
 
 
-def positions(entry: int | slice, size: int) -> range:
+@dataclass(frozen=True)
+class Run:
+    """Positions on an axis: `count` of them from the first on, by steps."""
+
+    first: int
+    step: int
+    count: int
+
+    @property
+    def last(self) -> int:
+        """The last one; of none, the one before the first."""
+        return self.first + (self.count - 1) * self.step
+
+
+def positions(entry: int | slice, size: int) -> Run:
     """The positions of a number or slice on an axis; VerifyException for a number out of range."""
     if isinstance(entry, slice):
-        return range(*entry.indices(size))
+        step = 1 if entry.step is None else entry.step
+        if step == 0:
+            raise ValueError("slice step cannot be zero")
+        low, high = (0, size) if step > 0 else (-1, size - 1)
+        first, last = (low, high) if step > 0 else (high, low)
+        start = first if entry.start is None else _clipped(entry.start, size, low, high)
+        stop = last if entry.stop is None else _clipped(entry.stop, size, low, high)
+        way = (stop - start) if step > 0 else (start - stop)
+        return Run(start, step, (way + abs(step) - 1) // abs(step) if way > 0 else 0)
     if not -size <= entry < size:
         raise VerifyException(f"index {entry} of an axis of {size}; it counts from 0")
-    return range(entry % size, entry % size + 1)
+    return Run(entry + size if entry < 0 else entry, 1, 1)
+
+
+def _clipped(bound: int, size: int, low: int, high: int) -> int:
+    """A bound of a slice as a position, as Python counts it."""
+    at = bound + size if bound < 0 else bound
+    return low if at < low else high if at > high else at
 
 
 def padded_key(key: Sequence[Entry], rank: int) -> list[Entry]:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from glow_dialects.core.errors import UnsupportedError
+from glow_dialects.core.extent import Extent
 from glow_dialects.fn.domain import (
     FLOAT,
     ZERO,
@@ -43,7 +44,7 @@ class Values:
 
     def number(self, value: float | int | bool) -> V:
         """A constant."""
-        kind = "bool" if isinstance(value, bool) else "int" if isinstance(value, int) else "float"
+        kind = "bool" if isinstance(value, bool) else "int" if isinstance(value, int | Extent) else "float"
         const = None if kind == "float" else value
         return V(Scalar(kind, const), self.t.constant(kind, value))  # pyright: ignore
 

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 from typing import Any
 
-import numpy as np
 from xdsl.dialects.builtin import UnitAttr
 from xdsl.ir import Operation
 
 from glow_dialects.core.attributes import array_of, to_python
 from glow_dialects.core.errors import UnknownNumberError, UnsupportedError
+from glow_dialects.core.extent import Extent
 from glow_dialects.core.types import dtype_of, shape_of, tensor, typed
 from glow_dialects.fn.array_keys import UnknownNumber, with_bounds
 from glow_dialects.fn.conversions import Values
@@ -63,7 +64,7 @@ class Meaning(Values):
                 return v
             const = None if v.type.const is None else bool(v.type.const)
             return V(Scalar("bool", const), self.t.scalar(ToBool(), v.type.kind, [v.code]))
-        if isinstance(v.type, TensorType) and int(np.prod(v.type.shape)) == 1:
+        if isinstance(v.type, TensorType) and prod(v.type.shape) == 1:
             return V(BOOL, self.t.first(self.tensors(ToBool(), {}, [v], where)))
         raise UnsupportedError(f"{where}: {text(v.type)} is no condition; compare or reduce it to a bool")
 
@@ -112,7 +113,7 @@ class Meaning(Values):
                 const = card.numbers(*constants)
             except (ArithmeticError, ValueError):
                 const = 2**62  # what Python raises is raised when the code runs
-            if abs(int(const)) < 2**62:
+            if isinstance(const, Extent) or abs(int(const)) < 2**62:
                 return V(Scalar(result, const), self.t.constant(result, const))
         codes = [self.kind(v, work) for v in x]
         return V(Scalar(result, None), self.t.scalar(card, work, codes))

@@ -7,13 +7,13 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from xdsl.dialects.builtin import DenseArrayBase, i64
 from xdsl.ir import Attribute, Block, SSAValue
 from xdsl.utils.exceptions import VerifyException
 
-from glow_dialects.core.attributes import to_python
+from glow_dialects.core.attributes import ints, to_python
 from glow_dialects.core.builder import Builder
 from glow_dialects.core.errors import ShapeError, UnsupportedError, raised
+from glow_dialects.core.extent import Extent, sizes
 from glow_dialects.core.graph_op import GraphOp
 from glow_dialects.core.types import Array, Tensor, dtype_of, tensor_of, typed
 from glow_dialects.fn.array_keys import with_bounds
@@ -158,5 +158,5 @@ def check_subscripts(card: Primitive, attributes: Attributes, arrays: Sequence[A
 
 def shape_attribute(value: Any) -> Attribute:
     """A shape as an option; a number is a shape of one axis."""
-    numbers = (value,) if isinstance(value, int | np.integer) else tuple(value)
-    return DenseArrayBase.from_list(i64, [int(v) for v in numbers])
+    numbers: tuple[Any, ...] = (value,) if isinstance(value, int | np.integer | Extent) else tuple(value)
+    return ints(sizes(numbers))

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cache, reduce
+from math import prod
 from typing import Any
 
 import numpy as np
+from xdsl.dialects.builtin import i64
 from xdsl.ir import Attribute, SSAValue
 
 from glow_dialects.core.builder import Builder
+from glow_dialects.core.extent import Extent
 from glow_dialects.core.types import dtype_of, element_of, element_type, shape_of, tensor
 from glow_dialects.ops import card_of
 
@@ -113,6 +116,18 @@ class Unit:
         least = self.op("max", bound, self.b.scalar(low, bound))
         return least if high == 2**63 - 1 else self.op("min", least, self.b.scalar(high, bound))
 
+    def size(self, value: int) -> SSAValue:
+        """An int, one that follows from sizes that the run tells too."""
+        if isinstance(value, Extent):
+            return self.op("sizes", values=(value,), results=tensor((), i64))
+        return self.b.constant(np.array(value, np.int64))
+
+    def numbers(self, count: int) -> SSAValue:
+        """The ints from 0 on."""
+        if isinstance(count, Extent):
+            return self.op("iota", results=tensor((count,), i64))
+        return self.b.constant(np.arange(count))
+
     def reshape(self, value: SSAValue, shape: Sequence[int]) -> SSAValue:
         """The same elements under another shape."""
         kind = tensor(shape, element_of(value))
@@ -133,5 +148,5 @@ class Unit:
             return self.expand(value, want)
         axes = [*range(lead)] + [i + lead for i, s in enumerate(want) if s == 1 and have[i + lead] != 1]
         total = self.op("reduce_sum", value, axes=tuple(axes), keepdims=True) if axes else value
-        reshaped = self.reshape(total, want) if int(np.prod(shape_of(total))) == int(np.prod(want)) else None
+        reshaped = self.reshape(total, want) if prod(shape_of(total)) == prod(want) else None
         return reshaped if reshaped is not None else self.expand(total, want)

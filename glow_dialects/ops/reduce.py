@@ -16,7 +16,7 @@ from glow_dialects.core.graph_op import PureOp, graph_op, is_overridden
 from glow_dialects.core.iteration import Iteration, loops
 from glow_dialects.core.properties import bool_prop, check_axes, ints_prop
 from glow_dialects.core.sample import Sample, random
-from glow_dialects.core.term import Term
+from glow_dialects.core.term import Term, inverse
 from glow_dialects.core.types import Array, Tensor, element_of, is_float, shape_of, tensor
 from glow_dialects.ops.elementwise import widen
 from glow_dialects.ops.logic import IsInfOp
@@ -160,11 +160,11 @@ class ReduceMeanOp(ReductionOp):
         return _sum(x, axes) / x.dtype.type(count)
 
     def cotangent(self, dy: Term, x: Term, y: Term) -> Term:
-        return (dy * (1 / max(self.count, 1))).expand(x.shape)
+        return (dy * inverse(dy, max(self.count, 1))).expand(x.shape)
 
     def formula(self, x: Term) -> Term:
         total, count = self.again(ReduceSumOp, x), max(self.count, 1)
-        return total * (1 / count) if is_float(x.element) else total / count
+        return total * inverse(total, count) if is_float(x.element) else total / count
 
 
 @graph_op

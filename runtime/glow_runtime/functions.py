@@ -13,7 +13,7 @@ from xdsl.dialects.builtin import ModuleOp
 
 from glow_backends.base import Backend, get_backend
 from glow_backends.interpreter.functions import Machine
-from glow_dialects.core.errors import UnknownNumberError, UnsupportedError, internal
+from glow_dialects.core.errors import BindingError, UnknownNumberError, UnsupportedError, internal
 from glow_dialects.core.quiet_gc import quiet_gc
 from glow_dialects.fn.domain import (
     BOOL,
@@ -28,7 +28,7 @@ from glow_dialects.fn.domain import (
     Type,
 )
 from glow_dialects.fn.python_values import Closure
-from glow_dialects.fn.record import Record, rebuilt
+from glow_dialects.fn.record import Record, items_of, names_of, rebuilt
 from glow_passes.failure import BrokenPassError
 from glow_passes.fn.functions import Functions
 from glow_passes.fn.inference import infer
@@ -57,6 +57,27 @@ def type_of(value: Value, exact: bool = False) -> Type:
     if isinstance(value, np.ndarray):
         return TensorType(tuple(int(s) for s in value.shape), value.dtype.name)
     return Text(value) if isinstance(value, str) else NoneType()
+
+
+def checked(value: Any, index: int | str) -> Value:
+    """An argument as a value of the program; BindingError where it cannot be one."""
+    if isinstance(value, bool | int | float | np.ndarray):
+        if isinstance(value, np.ndarray) and value.dtype.kind not in "biuf":
+            raise BindingError(f"argument {index}: arrays of {value.dtype} cannot be used; use numbers")
+        return value
+    if isinstance(value, np.generic):
+        return value.item() if value.dtype.kind in "biu" or value.dtype == np.float64 else np.asarray(value)
+    names = names_of(value)
+    if names is not None:
+        return Record.of(names, [checked(v, index) for v in items_of(value)])
+    if isinstance(value, tuple | list):
+        return tuple(checked(v, index) for v in value)
+    if value is None or isinstance(value, str):
+        return value
+    if hasattr(value, "__array__"):
+        return np.asarray(value)
+    kind = type(value).__name__
+    raise BindingError(f"argument {index} is a {kind}; use numbers, arrays and tuples of them")
 
 
 #: Programs that one function has for ints that decide shapes.

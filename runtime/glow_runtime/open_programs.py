@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Mapping
-from math import inf
+from collections.abc import Iterable, Mapping
+from math import gcd, inf
 from typing import TYPE_CHECKING
 
 from glow_backends.base import Program
@@ -34,8 +34,8 @@ KEPT = 16
 """Programs of one model: contents that they are specialised on may be others in each call."""
 _ALIKE = 512, 16
 """Sizes up to the first, and up to so many times as much, share a program."""
-_SHIFTS = 5, 0
-"""How far examples are from the sizes met: sizes that are equal to others by chance would have to stay so."""
+_SHIFTS = range(5, 17)
+"""How far examples may be from the sizes met, to be unlike sizes that the model fixes: see `_apart`."""
 
 
 class OpenPrograms:
@@ -105,7 +105,7 @@ class OpenPrograms:
         if self._failures[differed] >= ATTEMPTS:
             raise OpenSizes(self._reasons[differed])
         reason = "programs for others do not suit these sizes"
-        for shift in _SHIFTS:
+        for shift in (_apart([dims[n] for n in differed]), 0):
             try:
                 program = self._compiled(shapes, contents, differed, shift)
             except GlowError as error:  # of a model that asks more of its sizes than the example has, perhaps
@@ -216,6 +216,13 @@ class OpenPrograms:
 def _most(size: int) -> int:
     """The largest size that a program is used for which was made for another: it suits sizes like that."""
     return max(_ALIKE[0], _ALIKE[1] * size)
+
+
+def _apart(sizes: Iterable[int]) -> int:
+    """How far examples are from sizes: what is equal by chance, to a size that the model has or to another,
+    would have to stay so. Sizes of models have small factors, so as many examples as can be have none."""
+    known = list(sizes)
+    return max(_SHIFTS, key=lambda shift: (sum(gcd(n + shift, 6) == 1 for n in known), -shift))
 
 
 def _key(shapes: Shapes, contents: Contents) -> Key:

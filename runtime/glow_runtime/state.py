@@ -122,6 +122,11 @@ class State(Mapping[str, "Array"]):
         return max((self._length(kept) for kept in self._kept.growing), default=0)
 
     @property
+    def only_grows(self) -> bool:
+        """Whether every value is one that grows, all together: `truncate` gives back what was before."""
+        return len(self._kept.growing) == len(self._kept.states) and len(self._groups()) == 1
+
+    @property
     def capacity(self) -> int:
         """The places that there is memory for; a limit where the caller gave one."""
         rows = [self._arrays[k.name].shape[k.axis or 0] for k in self._kept.growing if k.name in self._arrays]

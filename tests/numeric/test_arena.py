@@ -8,7 +8,7 @@ from itertools import combinations
 
 import pytest
 
-from glow_dialects.core.arena import Request, max_live, plan_offsets
+from glow_dialects.core.arena import Request, max_live, plan_like, plan_offsets
 
 K = 64
 #: Activations of a residual network with two stages: no order by size, life or pressure is best.
@@ -52,6 +52,20 @@ def test_plans_are_right(seed: int) -> None:
     searched = top_of(requests, plan_offsets(requests, search=True))
     assert time.process_time() - start < 5
     assert max_live(requests) <= searched <= top_of(requests, plan_offsets(requests))
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_plan_serves_for_other_sizes(seed: int) -> None:
+    """The order of a plan for some sizes is one for others: right, and no larger than is asked for."""
+    requests = some(30, seed)
+    known = plan_offsets(requests)
+    others = [(start, end, size * 3 + 64 * (size > 100)) for start, end, size in requests]
+    bound = max_live(others)
+    found = plan_like(others, known, 2.0)
+    assert found is not None and top_of(others, found) <= 2.0 * bound
+    assert plan_like(others, known, 0.5) is None
+    again = plan_like(requests, known, 2.0)
+    assert again is not None and top_of(requests, again) <= top_of(requests, known)
 
 
 def test_plans_repeat() -> None:

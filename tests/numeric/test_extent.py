@@ -14,6 +14,7 @@ from glow_dialects.core.conditions import Conditions
 from glow_dialects.core.errors import GlowError
 from glow_dialects.core.estimates import estimate
 from glow_dialects.core.extent import Extent, computed, is_open, size
+from glow_dialects.core.size_code import size_function
 from glow_dialects.core.symbols import parse_size, symbol
 
 OPERATORS = (operator.add, operator.sub, operator.mul, operator.floordiv, operator.mod)
@@ -141,6 +142,22 @@ def test_numbers_that_a_function_gives() -> None:
 
 def _halves(number: int) -> list[int]:
     return [number // 2, number % 2]
+
+
+@given(st.lists(EXPRESSIONS, min_size=1, max_size=5), st.integers(2, 60), st.integers(2, 60))
+@settings(max_examples=80, deadline=None)
+def test_code_of_sizes_is_what_they_are(expressions: list[Any], n: int, m: int) -> None:
+    """A function of all of them gives what each is by itself."""
+    conditions = Conditions()
+    x, y = symbol(conditions, "n", 7), symbol(conditions, "m", 11)
+    try:
+        sizes = [value(e, {"n": x, "m": y}) for e in expressions]
+        sizes += computed(divmod, sizes[0] * sizes[0], x)
+        known = dict(zip(conditions.symbols, (n, m), strict=True))
+        wanted = [s.at(known) if isinstance(s, Extent) else s for s in sizes]
+    except (ZeroDivisionError, ValueError, GlowError):
+        return
+    assert size_function(sizes, conditions.symbols)(n, m) == wanted
 
 
 def test_sizes_are_numbers_or_extents() -> None:

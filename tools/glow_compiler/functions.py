@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import FunctionType
@@ -16,19 +16,44 @@ from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
-from glow_dialects.core.errors import BindingError, UnsupportedError
+from glow_dialects.core.errors import BindingError, GlowError, UnsupportedError
 from glow_dialects.core.quiet_gc import quiet_gc
 from glow_dialects.fn.domain import NotNative
-from glow_dialects.fn.record import Record, items_of, names_of
-from glow_runtime.functions import FunctionProgram, Value, type_of
+from glow_runtime.functions import FunctionProgram, Value, checked, type_of
 
 if TYPE_CHECKING:
     import inspect
 
+    from glow_compiler.function_sizes import FunctionSizes
     from glow_compiler.function_states import StatefulFunction
+    from glow_runtime.executable import Specialize
     from glow_runtime.function_profile import FunctionProfile
 
 BACKENDS = ("cpu", "interpreter")
+
+
+#: Kinds of arguments whose machine code calls find at once.
+READY = 1024
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """What `jit` is told of sizes: shapes of parameters, and which programs there are."""
+
+    shapes: Mapping[str, Any] | None = None
+    specialize: Specialize | None = None
+
+    def of(self, function: Callable[..., Any]) -> FunctionSizes | None:
+        """The open sizes of a function; None where each set of shapes has a program of its own."""
+        if self == UNSIZED:
+            return None
+        from glow_compiler.function_sizes import FunctionSizes
+
+        name = getattr(function, "__name__", "function")
+        return FunctionSizes(name, list(_signature(function).parameters), self.shapes, self.specialize)
+
+
+UNSIZED = Sizes()
 
 
 @dataclass
@@ -50,6 +75,7 @@ class CompiledFunction:
         backend: str = "cpu",
         gradient: _Gradient | None = None,
         unroll: int = 0,
+        sizes: Sizes = UNSIZED,
     ) -> None:
         if backend not in BACKENDS:
             told = getattr(backend, "name", backend)
@@ -60,6 +86,8 @@ class CompiledFunction:
         self._function = function
         self._program: FunctionProgram | None = None
         self._ready: dict[Any, Callable[[Sequence[Any]], Any]] = {}
+        self.sizes = sizes
+        self._sized = sizes.of(function) if backend == "cpu" else None
         functools.update_wrapper(self, function, updated=())
 
     @property
@@ -107,14 +135,31 @@ class CompiledFunction:
                 return ready((*arguments, *keywords.values()) if keywords else arguments)
             except NotNative:
                 pass  # an int that is too large: the interpreter has it below
-        values = [_checked(v, i) for i, v in enumerate(self._bound(arguments, keywords))]
-        result = self.program.run(values)
-        native = self.program.native(values)
+        values = [checked(v, i) for i, v in enumerate(self._bound(arguments, keywords))]
+        result, native = self._run(values, ready is not None)
         if key is not None and native is not None:
             ready = self._arranged(native, len(arguments), list(keywords), values)
             if ready is not None:
+                if len(self._ready) >= READY:
+                    self._ready.clear()
                 self._ready[key] = ready
         return result
+
+    @property
+    def open_sizes(self) -> FunctionSizes | None:
+        """Which sizes of the arguments are open; None where each set of shapes has its own program."""
+        return self._sized
+
+    def _run(self, values: Sequence[Value], left: bool) -> tuple[Any, Callable[[Sequence[Any]], Any] | None]:
+        """The value, and what runs more calls of such arguments; `left`: a program for any size did not."""
+        if self._sized is not None:
+            sized = self._sized.of(values, self.program)
+            if not isinstance(sized, str) and not left:
+                try:
+                    return sized(values), sized
+                except NotNative:
+                    pass  # of these sizes, or numbers
+        return self.program.run(values), self.program.native(values)
 
     def _arranged(
         self, native: Callable[[Sequence[Any]], Any], count: int, keywords: list[str], values: Sequence[Value]
@@ -160,12 +205,13 @@ class CompiledFunction:
         """Run once and count: how often each line of the Python text ran, and its share of operations."""
         from glow_runtime.function_profile import profile
 
-        values = [_checked(v, i) for i, v in enumerate(self._bound(arguments, keywords))]
+        values = [checked(v, i) for i, v in enumerate(self._bound(arguments, keywords))]
         return profile(self.program, tuple(map(type_of, values)), values)
 
     def report(self) -> dict[str, Any]:
-        """Seconds of each phase, operations, and what runs where."""
-        return self.program.report()
+        """Seconds of each phase, operations, what runs where; which sizes are open, or why they are not."""
+        sizes = {} if self._sized is None else {"sizes": self._sized.report()}
+        return self.program.report() | sizes
 
     def __repr__(self) -> str:
         return f"<glow function {getattr(self, '__name__', '')} on {self.backend}>"
@@ -200,40 +246,43 @@ def _kind(value: Any) -> Any:
     return None
 
 
-def _checked(value: Any, index: int) -> Value:
-    """An argument as a value of the program; BindingError where it cannot be one."""
-    if isinstance(value, bool | int | float | np.ndarray):
-        if isinstance(value, np.ndarray) and value.dtype.kind not in "biuf":
-            raise BindingError(f"argument {index}: arrays of {value.dtype} cannot be used; use numbers")
-        return value
-    if isinstance(value, np.generic):
-        return value.item() if value.dtype.kind in "biu" or value.dtype == np.float64 else np.asarray(value)
-    names = names_of(value)
-    if names is not None:
-        return Record.of(names, [_checked(v, index) for v in items_of(value)])
-    if isinstance(value, tuple | list):
-        return tuple(_checked(v, index) for v in value)
-    if value is None or isinstance(value, str):
-        return value
-    if hasattr(value, "__array__"):
-        return np.asarray(value)
-    kind = type(value).__name__
-    raise BindingError(f"argument {index} is a {kind}; use numbers, arrays and tuples of them")
-
-
 @overload
 def jit(
-    function: Callable[..., Any], *, backend: str = "cpu", unroll: int = 0, states: Sequence[str]
+    function: Callable[..., Any],
+    *,
+    backend: str = "cpu",
+    unroll: int = 0,
+    states: Sequence[str],
+    shapes: Mapping[str, Any] | None = None,
+    specialize: Specialize | None = None,
 ) -> StatefulFunction: ...
 @overload
 def jit(
-    function: None = None, *, backend: str = "cpu", unroll: int = 0, states: Sequence[str]
+    function: None = None,
+    *,
+    backend: str = "cpu",
+    unroll: int = 0,
+    states: Sequence[str],
+    shapes: Mapping[str, Any] | None = None,
+    specialize: Specialize | None = None,
 ) -> Callable[[Callable[..., Any]], StatefulFunction]: ...
 @overload
-def jit(function: Callable[..., Any], *, backend: str = "cpu", unroll: int = 0) -> CompiledFunction: ...
+def jit(
+    function: Callable[..., Any],
+    *,
+    backend: str = "cpu",
+    unroll: int = 0,
+    shapes: Mapping[str, Any] | None = None,
+    specialize: Specialize | None = None,
+) -> CompiledFunction: ...
 @overload
 def jit(
-    function: None = None, *, backend: str = "cpu", unroll: int = 0
+    function: None = None,
+    *,
+    backend: str = "cpu",
+    unroll: int = 0,
+    shapes: Mapping[str, Any] | None = None,
+    specialize: Specialize | None = None,
 ) -> Callable[[Callable[..., Any]], CompiledFunction]: ...
 def jit(
     function: Callable[..., Any] | None = None,
@@ -241,32 +290,53 @@ def jit(
     backend: str = "cpu",
     unroll: int = 0,
     states: Sequence[str] = (),
+    shapes: Mapping[str, Any] | None = None,
+    specialize: Specialize | None = None,
 ) -> Any:
     """Compile a Python function for a backend ("cpu" or "interpreter"); also a decorator.
 
     Loops and recursions of at most `unroll` turns, where constants tell, become straight code. `states` are
     parameters whose next values the function returns behind its results: see `StatefulFunction`.
 
+    There is a program for each set of shapes, unless `shapes` has names in place of sizes that differ from
+    call to call, {"x": ("n", 128)}, or None for sizes without a name; equal names are equal sizes, "n to 512"
+    has limits. Parameters that it does not name have a program for each shape. As with `glow.compile`, the
+    first shapes get a program of their own then, and one for any size serves others; `specialize`: "never"
+    compiles one for any size at once, "hot" besides others for sizes met often, "always" one for each set
+    of shapes. With "never" or "hot" and without `shapes`, every size of every array is open.
+
     Errors (FunctionError and others below GlowError) say the file, the line, the construct and what to
-    write instead; they are raised by the first call.
+    write instead; they are raised by the first call. ShapeError for `shapes` that are none, and BindingError
+    for arguments that they are not for.
     """
+    sizes = sizes_of(shapes, specialize)
     if states:
         from glow_compiler.function_states import StatefulFunction
 
         if isinstance(states, str):
             raise UnsupportedError(f"jit: states is a tuple of names, not '{states}'")
         if function is None:
-            return lambda f: jit(f, backend=backend, unroll=unroll, states=states)  # pyright: ignore
-        return StatefulFunction(jit(function, backend=backend, unroll=unroll), states)
+            return lambda f: jit(  # pyright: ignore
+                f, backend=backend, unroll=unroll, states=states, shapes=shapes, specialize=specialize
+            )
+        return StatefulFunction(CompiledFunction(function, backend, unroll=unroll, sizes=sizes), states)
     if function is None:
-        return lambda f: jit(f, backend=backend, unroll=unroll)  # pyright: ignore
+        return lambda f: jit(f, backend=backend, unroll=unroll, shapes=shapes, specialize=specialize)  # pyright: ignore
     if isinstance(function, CompiledFunction):
-        if function.backend == backend and function.unroll == unroll:
+        sizes = function.sizes if sizes == UNSIZED else sizes
+        if (function.backend, function.unroll, function.sizes) == (backend, unroll, sizes):
             return function
-        return CompiledFunction(function.python, backend, function._gradient, unroll)
+        return CompiledFunction(function.python, backend, function._gradient, unroll, sizes)
     if not callable(function):
         raise UnsupportedError(f"jit needs a function, got a {type(function).__name__}")
-    return CompiledFunction(function, backend, unroll=unroll)
+    return CompiledFunction(function, backend, unroll=unroll, sizes=sizes)
+
+
+def sizes_of(shapes: Mapping[str, Any] | None, specialize: Specialize | None) -> Sizes:
+    """What `jit` is told of sizes; GlowError where `specialize` is none of its words."""
+    if specialize not in (None, "never", "hot", "always"):
+        raise GlowError(f"specialize={specialize!r}, expected one of never, hot, always")
+    return UNSIZED if shapes is None and specialize in (None, "always") else Sizes(shapes, specialize)
 
 
 def _differentiated(
@@ -283,7 +353,8 @@ def _differentiated(
     _check_named(function, positions, word)
     plain = function.python if isinstance(function, CompiledFunction) else function
     gradient = _Gradient(function, positions, single, with_value)
-    return CompiledFunction(plain, chosen, gradient, getattr(function, "unroll", 0))
+    unroll, sizes = getattr(function, "unroll", 0), getattr(function, "sizes", UNSIZED)
+    return CompiledFunction(plain, chosen, gradient, unroll, sizes if isinstance(sizes, Sizes) else UNSIZED)
 
 
 def _check_named(function: Callable[..., Any], positions: Sequence[int], word: str) -> None:

@@ -128,23 +128,7 @@ class ModulePrograms(ProgramSource):
     def check(self, shapes: Dims) -> None:
         if not self._facts.sizes:
             return
-        shapes = self.plain(shapes)
-        pairs = [
-            (self._names.size(name), size)
-            for s in self._facts.inputs
-            for name, size in zip(s.names, shapes[s.name], strict=bool(s.names))
-        ]
-        try:
-            sizes = solved(pairs)
-        except ShapeError as error:
-            raise BindingError(f"inputs {_text(shapes)}: {error}") from None
-        for symbol, size in sizes.items():
-            if not symbol.least <= size <= symbol.most:
-                most = "" if symbol.most == inf else f" to {int(symbol.most) * symbol.divisor}"
-                raise BindingError(
-                    f"inputs {_text(shapes)}: {symbol} is {size * symbol.divisor}, "
-                    f"expected {symbol.least * symbol.divisor}{most or ' or more'}"
-                )
+        check_sizes(self._names, self._facts.inputs, self.plain(shapes))
 
     def program(self, shapes: dict[str, tuple[int, ...]], values: dict[str, Array]) -> Program:
         del values
@@ -198,10 +182,31 @@ def signatures(module: ModuleOp, kind: str) -> list[Signature]:
 
     main = next((f for f in module.ops if getattr(f, "sym_name", None) == StringAttr("main")), None)
     function = main if kind != "input" and isinstance(main, FuncOp | InstrFuncOp) else None
-    return [_signature(p.name, p.shape, np.dtype(p.dtype)) for p in ports(module, kind, function)]
+    return [signature_of(p.name, p.shape, np.dtype(p.dtype)) for p in ports(module, kind, function)]
 
 
-def _signature(name: str, shape: Sequence[int], dtype: np.dtype) -> Signature:
+def check_sizes(names: Symbols, inputs: Sequence[Signature], shapes: Dims) -> None:
+    """BindingError where shapes of inputs give sizes of one name several values, or one outside limits."""
+    pairs = [
+        (names.size(name), size)
+        for s in inputs
+        for name, size in zip(s.names, shapes[s.name], strict=bool(s.names))
+    ]
+    try:
+        sizes = solved(pairs)
+    except ShapeError as error:
+        raise BindingError(f"inputs {_text(shapes)}: {error}") from None
+    for symbol, size in sizes.items():
+        if not symbol.least <= size <= symbol.most:
+            most = "" if symbol.most == inf else f" to {int(symbol.most) * symbol.divisor}"
+            raise BindingError(
+                f"inputs {_text(shapes)}: {symbol} is {size * symbol.divisor}, "
+                f"expected {symbol.least * symbol.divisor}{most or ' or more'}"
+            )
+
+
+def signature_of(name: str, shape: Sequence[int], dtype: np.dtype) -> Signature:
+    """The signature of a port, the texts of open sizes as their names."""
     if not any(isinstance(d, Extent) for d in shape):
         return Signature(name, tuple(shape), dtype)
     dims = tuple(None if isinstance(d, Extent) else d for d in shape)

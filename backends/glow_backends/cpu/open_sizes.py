@@ -8,8 +8,10 @@ share one plan of the memory.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import islice
 from math import inf
 from typing import TYPE_CHECKING, Any
 
@@ -17,10 +19,11 @@ import numpy as np
 
 from glow_backends.base import Port
 from glow_backends.cpu.memory import rounded
-from glow_dialects.core.arena import plan_offsets
+from glow_dialects.core.arena import max_live, plan_like, plan_offsets
 from glow_dialects.core.conditions import Condition, Symbol
 from glow_dialects.core.extent import Extent
 from glow_dialects.core.extent_json import SizeReader, SizeWriter
+from glow_dialects.core.size_code import size_function
 
 if TYPE_CHECKING:
     from glow_dialects.core.types import Array
@@ -113,6 +116,8 @@ class SizeTables:
         self._kept: OrderedDict[tuple[int, ...], Sized] = OrderedDict()
         #: Places and bytes of buffers, and bytes of the arena, by the rounded sizes that they are for.
         self._plans: OrderedDict[tuple[int, ...], tuple[list[int], list[int], int]] = OrderedDict()
+        #: The last plan that was searched for, and its arena over the bytes that live at once.
+        self._last: tuple[list[int], float] | None = None
 
     def of(self, shapes: Shapes) -> Sized | None:
         """The program for inputs of these shapes; None where it is not for them."""
@@ -171,25 +176,32 @@ class SizeTables:
         outside = [None for s, n in sizes.items() if not s.least <= n <= s.most]
         return [*outside, *(c for c in self._numbers.conditions if not c.holds(sizes))]
 
+    @cached_property
+    def _numbers_of(self) -> Callable[..., list[int]]:
+        """Bytes of buffers, numbers of the table, scratch and sizes of ports, one after another."""
+        n = self._numbers
+        ports = [*self._inputs, *self._outputs, *self._states.values()]
+        sizes = [size for port in ports for size in port.shape]
+        return size_function(
+            [*(life.bytes for life in n.lives), *n.values, *n.scratch, *sizes], list(self._origins)
+        )
+
     def _made(self, values: tuple[int, ...]) -> Sized:
-        sizes = self._sizes(values)
-        known: dict[Extent, int] = {}
+        found = iter(self._numbers_of(*values))
+        needed = list(islice(found, len(self._numbers.lives)))
+        table = list(islice(found, len(self._numbers.values)))
+        scratch = max(islice(found, len(self._numbers.scratch)), default=0)
+        places, arena = self._placed(values, needed)
 
-        def at(value: int) -> int:
-            if not isinstance(value, Extent):
-                return value
-            if value not in known:
-                known[value] = value.at(sizes)
-            return known[value]
+        def shape(port: Port) -> tuple[int, ...]:
+            return tuple(islice(found, len(port.shape)))
 
-        places, arena = self._placed(values, [at(life.bytes) for life in self._numbers.lives])
-        scratch = max((at(s) for s in self._numbers.scratch), default=0)
         return Sized(
-            np.array([arena, *places, *map(at, self._numbers.values)], np.int64),
+            np.array([arena, *places, *table], np.int64),
             arena + rounded(scratch),
-            {p.name: tuple(map(at, p.shape)) for p in self._inputs},
-            [tuple(map(at, p.shape)) for p in self._outputs],
-            {n: Port(p.name, tuple(map(at, p.shape)), p.dtype) for n, p in self._states.items()},
+            {p.name: shape(p) for p in self._inputs},
+            [shape(p) for p in self._outputs],
+            {n: Port(p.name, shape(p), p.dtype) for n, p in self._states.items()},
         )
 
     def _placed(self, values: tuple[int, ...], needed: list[int]) -> tuple[list[int], int]:
@@ -211,10 +223,15 @@ class SizeTables:
         return [life.bytes.at(sizes) if isinstance(life.bytes, Extent) else life.bytes for life in lives]
 
     def _planned(self, sizes: list[int]) -> tuple[list[int], list[int], int]:
+        """A plan for bytes of buffers: one like the last, if it wastes no more of the arena, or the best."""
         lives = self._numbers.lives
-        places = plan_offsets([(life.start, life.end, n) for life, n in zip(lives, sizes, strict=True)])
-        ends = (place + n for place, n in zip(places, sizes, strict=True))
-        return places, sizes, rounded(max(ends, default=0))
+        requests = [(life.start, life.end, n) for life, n in zip(lives, sizes, strict=True)]
+        places = None if self._last is None else plan_like(requests, *self._last)
+        found = plan_offsets(requests) if places is None else places
+        arena = rounded(max((place + n for place, n in zip(found, sizes, strict=True)), default=0))
+        if places is None:
+            self._last = found, arena / max(max_live(requests), 1)
+        return found, sizes, arena
 
 
 def _rounded_up(value: int) -> int:

@@ -15,6 +15,7 @@ from xdsl.dialects.builtin import f64, i1, i8, i64
 from xdsl.ir import SSAValue
 from xdsl.utils.exceptions import VerifyException
 
+from glow_dialects.core.extent import Extent, is_open
 from glow_dialects.core.types import (
     Array,
     broadcast_shapes,
@@ -114,7 +115,7 @@ def _var(u: Unit, a: SSAValue, axis: Axes, ddof: int, keepdims: bool) -> SSAValu
     if not ddof:
         return reduced(u, "mean", u.op("mul", d, d), axes, keepdims)
     total = reduced(u, "sum", u.op("mul", d, d), axes, keepdims)
-    return u.op("div", total, u.b.scalar(max(count - ddof, 0), total))
+    return u.op("div", total, u.cast(u.size(max(count - ddof, 0)), element_of(total)))
 
 
 def _std(u: Unit, a: SSAValue, axis: Axes, ddof: int, keepdims: bool) -> SSAValue:
@@ -300,6 +301,11 @@ def _repeat(u: Unit, a: SSAValue, repeats: int | Sequence[int], axis: int | None
     if axis is None:
         return _repeat(u, ravel(u, a), repeats, 0)
     at = axis_of(axis, len(shape_of(a)))
+    shape = shape_of(a)
+    if isinstance(shape[at], Extent) and isinstance(repeats, int):
+        apart, rest = (*shape[: at + 1], repeats), shape[at + 1 :]
+        wide = u.expand(u.reshape(a, (*shape[: at + 1], 1, *rest)), (*apart, *rest))
+        return u.reshape(wide, (*shape[:at], shape[at] * repeats, *rest))
     places = np.repeat(np.arange(shape_of(a)[at]), repeats)
     return u.op("gather", a, u.b.constant(places), axis=at)
 
@@ -362,19 +368,37 @@ def _arange(u: Unit, start: float, stop: float | None, step: float, dtype: str |
     first, last = (0, start) if stop is None else (start, stop)
     if step == 0:
         raise VerifyException("arange by steps of 0; give another step")
+    if any(isinstance(n, Extent) for n in (first, last, step)):
+        return _open_arange(u, first, last, step, dtype)
     numbers: Array = np.arange(first, last, step)
     return u.b.constant(numbers if dtype is None else numbers.astype(dtype))
 
 
+def _open_arange(u: Unit, first: Any, last: Any, step: Any, dtype: str | None) -> SSAValue:
+    """Ints whose number follows from sizes that the run tells."""
+    if any(isinstance(n, float) for n in (first, last, step)):
+        raise VerifyException("arange of floats needs sizes that are known when compiling")
+    way = last - first if step > 0 else first - last
+    count = (way + abs(step) - 1) // abs(step) if way > 0 else 0
+    numbers = u.op("add", u.op("mul", u.numbers(count), u.size(step)), u.size(first))
+    return u.cast(numbers, element_type(dtype or "int64"))
+
+
 def _eye(u: Unit, N: int, M: int | None, k: int, dtype: str) -> SSAValue:
-    return u.cast(u.b.constant(np.eye(N, M, k)), element_type(dtype))
+    if not is_open((N, N if M is None else M, k)):
+        return u.cast(u.b.constant(np.eye(N, M, k)), element_type(dtype))
+    columns = N if M is None else M
+    rows = u.op("add", u.reshape(u.numbers(N), (N, 1)), u.size(k))
+    same = u.op("cmp_eq", rows, u.reshape(u.numbers(columns), (1, columns)))
+    return u.cast(same, element_type(dtype))
 
 
 def _linspace(u: Unit, start: SSAValue, stop: SSAValue, num: int, endpoint: bool) -> SSAValue:
     first, last = (real(u, x) for x in pair(u, start, stop))
     steps = max(num - 1 if endpoint else num, 1)
     shape = (num, *(1,) * len(broadcast_shapes(shape_of(first), shape_of(last))))
-    part = u.cast(u.b.constant((np.arange(num) / steps).reshape(shape)), element_of(first))
+    parts = u.op("div", u.cast(u.numbers(num), f64), u.cast(u.size(steps), f64))
+    part = u.cast(u.reshape(parts, shape), element_of(first))
     return u.op("add", first, u.op("mul", u.op("sub", last, first), part))
 
 

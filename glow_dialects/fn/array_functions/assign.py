@@ -11,6 +11,7 @@ from xdsl.dialects.builtin import i1, i64
 from xdsl.ir import Attribute, SSAValue
 from xdsl.utils.exceptions import VerifyException
 
+from glow_dialects.core.extent import Extent
 from glow_dialects.core.types import element_of, shape_of
 from glow_dialects.fn.array_functions.getitem import tuples
 from glow_dialects.fn.array_keys import At, Entry, padded_key, positions
@@ -76,13 +77,13 @@ def _block(u: Unit, x: SSAValue, v: SSAValue, key: Sequence[Entry], indices: dic
             first, step, count = 0, 1, 1
             masks.append(row_mask(u, indices[entry.place], axis, shape))
         else:
-            assert isinstance(entry, int | slice)
+            assert isinstance(entry, int | Extent | slice)
             run = positions(entry, shape[axis])
-            first, step, count = (run[0] if run else 0), run.step, len(run)
+            first, step, count = (run.first if run.count else 0), run.step, run.count
             if isinstance(entry, slice):
                 seen.append(count)
             if step < 0 and count:
-                first, step = run[-1], -step
+                first, step = run.last, -step
                 turned.append(axis)
         starts, steps, sizes = [*starts, first], [*steps, step], [*sizes, count]
         axis += 1
@@ -115,12 +116,12 @@ def row_mask(u: Unit, index: SSAValue, axis: int, shape: Sequence[int]) -> SSAVa
     """Where the index along an axis is a number that the run tells; negative ones count from the end."""
     around = [1] * len(shape)
     around[axis] = shape[axis]
-    places = u.b.constant(np.arange(shape[axis]).reshape(around))
+    places = u.reshape(u.numbers(shape[axis]), around)
     at = u.reshape(u.cast(index, i64), ())
     wrapped = u.op(
         "select",
         u.op("cmp_lt", at, u.b.scalar(0, at)),
-        u.op("add", at, u.b.constant(np.array(shape[axis]))),
+        u.op("add", at, u.size(shape[axis])),
         at,
     )
     return u.op("cmp_eq", places, wrapped)

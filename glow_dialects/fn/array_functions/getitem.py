@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-import numpy as np
 from xdsl.dialects.builtin import i1, i64
 from xdsl.ir import Attribute, SSAValue
 from xdsl.utils.exceptions import VerifyException
 
+from glow_dialects.core.extent import Extent
 from glow_dialects.core.types import broadcast_shapes, element_of, shape_of
 from glow_dialects.fn.array_keys import At, Entry, key_of, padded_key, positions
 
@@ -32,7 +32,7 @@ def getitem(u: Unit, attributes: Mapping[str, Attribute], values: Sequence[SSAVa
     if any(shape_of(v) for v in indices.values()):
         return _picked(u, x, key, indices)
     result = _sliced(u, x, [slice(None) if isinstance(e, At) else e for e in key])
-    kept = [e for e in key if not isinstance(e, int)]
+    kept = [e for e in key if not isinstance(e, int | Extent)]
     for axis in reversed(range(len(kept))):
         entry = kept[axis]
         if isinstance(entry, At):
@@ -52,12 +52,12 @@ def _sliced(u: Unit, x: SSAValue, key: Sequence[Entry]) -> SSAValue:
         if entry is None:
             result.append(1)
             continue
-        assert isinstance(entry, int | slice)
+        assert isinstance(entry, int | Extent | slice)
         run = positions(entry, shape[axis])
         if isinstance(entry, slice):
-            result.append(len(run))
-        starts.append(run.start)
-        ends.append(max(run.stop, run.start) if run.step > 0 else run.stop)
+            result.append(run.count)
+        starts.append(run.first)
+        ends.append(run.last + (1 if run.step > 0 else -1) if run.count else run.first)
         steps.append(run.step)
         axis += 1
     sliced = u.op("slice", x, starts=tuple(starts), ends=tuple(ends), steps=tuple(steps))
@@ -67,12 +67,12 @@ def _sliced(u: Unit, x: SSAValue, key: Sequence[Entry]) -> SSAValue:
 def _picked(u: Unit, x: SSAValue, key: Sequence[Entry], values: dict[int, SSAValue]) -> SSAValue:
     """Arrays of subscripts, which broadcast: their axes stand where the first is, in front if apart."""
     result = _sliced(u, x, [e if e is None or isinstance(e, slice) else slice(None) for e in key])
-    chosen = [i for i, e in enumerate(key) if isinstance(e, int | At)]
+    chosen = [i for i, e in enumerate(key) if isinstance(e, int | Extent | At)]
     indices: list[SSAValue] = []
     for i in chosen:
         entry = key[i]
-        place = values[entry.place] if isinstance(entry, At) else None
-        indices.append(u.b.constant(np.array(entry)) if place is None else place)
+        assert isinstance(entry, int | Extent | At)
+        indices.append(values[entry.place] if isinstance(entry, At) else u.size(entry))
     if len(chosen) == 1:
         return u.op("gather", result, u.cast(indices[0], i64), axis=chosen[0])
     rest = [i for i in range(len(key)) if i not in chosen]
@@ -98,7 +98,7 @@ def tuples(u: Unit, indices: Sequence[SSAValue]) -> SSAValue:
 def outside(u: Unit, index: SSAValue, size: int) -> SSAValue:
     """How many of some subscripts lie outside an axis of `size`."""
     at = u.cast(index, i64)
-    below, above = u.op("cmp_lt", at, u.b.scalar(-size, at)), u.op("cmp_ge", at, u.b.scalar(size, at))
+    below, above = u.op("cmp_lt", at, u.size(-size)), u.op("cmp_ge", at, u.size(size))
     count = u.cast(u.op("or", below, above), i64)
     axes = tuple(range(len(shape_of(at))))
     return u.op("reduce_sum", count, axes=axes, keepdims=False) if axes else count

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -41,7 +42,7 @@ class Field(Primitive):
         if isinstance(kind, TensorType) and name == "dtype":
             return V(Text(kind.dtype))
         if isinstance(kind, TensorType) and name == "size":
-            return m.number(int(np.prod(kind.shape)))
+            return m.number(prod(kind.shape))
         return m.get(x[0], place_of(x[0], name, where), where)
 
     def python(self, op: FnOp) -> Function:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from glow_dialects.core.attributes import to_attribute
 from glow_dialects.core.errors import UnknownNumberError, UnsupportedError
+from glow_dialects.core.extent import Extent, size
 from glow_dialects.core.types import element_of, element_type, shape_of
 from glow_dialects.fn.domain import Scalar, TensorType, Text, TupleType
 from glow_dialects.fn.domain import text as text_of
@@ -44,7 +46,7 @@ def _static_shape(v: V, where: str) -> Attribute:
     numbers = [i.type.const for i in items if isinstance(i.type, Scalar) and i.type.kind == "int"]
     if len(numbers) != len(items) or None in numbers:
         raise UnknownNumberError(f"{where}: a shape must be known when compiling; use numbers and x.shape")
-    return shape_attribute([int(n) for n in numbers if n is not None])
+    return shape_attribute([size(n) for n in numbers if n is not None])
 
 
 class Reshape(Primitive):
@@ -57,14 +59,14 @@ class Reshape(Primitive):
 
     def build(self, u: Unit, options: dict[str, Any], attributes: Options, x: Sequence[SSAValue]) -> SSAValue:
         shape = list(options["shape"])
-        size = int(np.prod(shape_of(x[0])))
-        if shape.count(-1) == 1:
-            rest = -int(np.prod(shape))
-            shape[shape.index(-1)] = size // max(rest, 1)
-        if int(np.prod(shape)) != size:
+        count = prod(shape_of(x[0]))
+        left = [i for i, n in enumerate(shape) if not isinstance(n, Extent) and n == -1]
+        if len(left) == 1:
+            shape[left[0]] = count // max(-prod(shape), 1)
+        if prod(shape) != count:
             text = "x".join(map(str, shape_of(x[0])))
             raise VerifyException(
-                f"reshape of {text} ({size} elements) to {tuple(options['shape'])}"
+                f"reshape of {text} ({count} elements) to {tuple(options['shape'])}"
                 "; both need as many elements"
             )
         return u.reshape(x[0], shape)

@@ -11,6 +11,7 @@ from glow_backends.cpu.calls import CallContext, dtype_name, shape
 from glow_backends.cpu.emit import common, values
 from glow_backends.cpu.emit.builder import I32, KernelBuilder
 from glow_backends.cpu.emit.common import Index
+from glow_backends.cpu.emit.values import Active
 from glow_backends.cpu.kernel import Kernel, known
 from glow_backends.cpu.kernels.reduction.reduce import combiner
 from glow_backends.cpu.target import CpuTarget
@@ -43,7 +44,7 @@ def emit_cumsum(module: ir.Module, name: str, spec: CumsumSpec, target: CpuTarge
     if not size:
         return k.finish()
 
-    def line(base: Index, width: int, active: int) -> None:
+    def line(base: Index, width: int, active: Active) -> None:
         def step(j: ir.Value, carried: list[ir.Value]) -> list[ir.Value]:
             here = k.b.sub(k.i(spec.count - 1), j) if spec.reverse else j
             place = k.add(base, k.mul(here, spec.inner))
@@ -58,7 +59,7 @@ def emit_cumsum(module: ir.Module, name: str, spec: CumsumSpec, target: CpuTarge
 
     with common.nest(k, [spec.outer], size) as (o,):
         base = k.mul(o, spec.count * spec.inner)
-        for place, width, active in common.strips(k, 0, spec.inner, lanes, 1):
+        for place, width, active in common.sized_strips(k, 0, spec.inner, lanes, 1):
             line(k.add(base, place), width, active)
     return k.finish()
 
@@ -90,7 +91,7 @@ def emit_trilu(module: ir.Module, name: str, spec: TriluSpec, target: CpuTarget)
     with common.nest(k, [spec.outer, spec.rows], size) as (o, row):
         base = k.mul(k.add(k.mul(o, spec.rows), row), spec.columns)
         border = k.b.trunc(k.i(k.add(row, spec.diagonal)), I32)
-        for place, width, active in common.strips(k, 0, spec.columns, lanes, 1):
+        for place, width, active in common.sized_strips(k, 0, spec.columns, lanes, 1):
             vector = ir.VectorType(I32, width) if width > 1 else I32
             first = values.splat(k, k.b.trunc(k.i(place), I32), width)
             steps = [ir.Constant(I32, i) for i in range(width)]

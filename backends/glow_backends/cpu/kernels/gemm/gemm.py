@@ -151,7 +151,7 @@ def plan_gemm(spec: GemmSpec, target: CpuTarget) -> Plan:
         runs = cut_alike(spec.m, block.rows)
     else:
         runs = cut_evenly(spec.m, block.rows, once)
-    tiles = runs[-1].stop
+    tiles = estimate(runs[-1].stop)
     width = block.vectors * lanes
     overlap = isinstance(spec.n, Extent) and spec.n >= width
     if overlap and once:
@@ -169,7 +169,9 @@ def plan_gemm(spec: GemmSpec, target: CpuTarget) -> Plan:
     slices = ceil_div(spec.k, _DEEP // 2) if deep else 1
     length = ceil_div(spec.k, slices) if deep else spec.k
     items = prod(spec.batch) * ceil_div(spec.n, width)
-    (group,) = computed(tiles_of_group, spec.m, length, tiles, items, block.rows, budget, target.threads)
+    (group,) = computed(
+        tiles_of_group, spec.m, length, runs[-1].stop, items, block.rows, budget, target.threads
+    )
     few = block.rows * block.vectors < 8 and not deep and not open_k
     chains = 8 // (block.rows * block.vectors) if few else 1
     return Plan(

@@ -10,6 +10,7 @@ from glow_backends.cpu.calls import CallContext, dtype_name, shape
 from glow_backends.cpu.emit import common, values
 from glow_backends.cpu.emit.builder import I32, I64, KernelBuilder
 from glow_backends.cpu.emit.common import Index
+from glow_backends.cpu.emit.values import Active
 from glow_backends.cpu.kernel import Kernel, known
 from glow_backends.cpu.target import CpuTarget
 from glow_dialects.core.instr_op import is_instr_of
@@ -47,7 +48,7 @@ def emit_arg_reduce(module: ir.Module, name: str, spec: ArgReduceSpec, target: C
             if inner == 1:
                 search.row(base, result)
             else:
-                for place, lanes, active in common.strips(k, 0, inner, search.lanes, 1):
+                for place, lanes, active in common.sized_strips(k, 0, inner, search.lanes, 1):
                     search.column(k.add(base, place), k.add(result, place), lanes, active)
     return k.finish()
 
@@ -80,7 +81,7 @@ class _Search:
         return self.k.b.icmp_unsigned(operator, x, best)
 
     def _scan(
-        self, base: Index, start: int, count: int, step: int, lanes: int, active: int | None,
+        self, base: Index, start: int, count: int, step: int, lanes: int, active: Active | None,
         first: ir.Value,
     ) -> tuple[ir.Value, ir.Value]:  # fmt: skip
         """Follow `count` positions from `start`, `step` apart, the lanes side by side."""
@@ -101,7 +102,7 @@ class _Search:
         best, place = k.reduce_loop(start + 1, count, 1, [load(start), first], body)
         return best, place
 
-    def column(self, base: Index, result: Index, lanes: int, active: int) -> None:
+    def column(self, base: Index, result: Index, lanes: int, active: Active) -> None:
         """Independent searches in the lanes, down a dimension of stride `inner`."""
         kind = values.with_element(ir.VectorType(I32, lanes) if lanes > 1 else I32, self.index)
         first = values.zero(kind)
@@ -147,7 +148,7 @@ class _Search:
         take = b.select(equal, b.icmp_signed(later, index, place), better)
         return b.select(take, x, best), b.select(take, index, place)
 
-    def _store(self, place: ir.Value, result: Index, active: int | None) -> None:
+    def _store(self, place: ir.Value, result: Index, active: Active | None) -> None:
         k = self.k
         if self.index != I64:
             place = k.b.sext(place, values.with_element(place.type, I64))
