@@ -6,7 +6,6 @@ import hashlib
 import mmap
 import time
 from collections.abc import Callable, Generator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Event
@@ -42,6 +41,8 @@ def digesting(path: Path | None) -> Generator[Callable[[], str | None]]:
     if path is None or not path.is_file() or not path.stat().st_size:
         yield lambda: None
         return
+    from concurrent.futures import ThreadPoolExecutor  # models that are known start without it
+
     unwanted, before = Event(), state(path)
 
     def digest() -> str | None:
