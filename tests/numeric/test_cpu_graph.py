@@ -14,10 +14,10 @@ from xdsl.context import Context
 from xdsl.ir import SSAValue
 
 from glow_backends.base import get_backend
-from glow_backends.cpu.calls import without_denormals
 from glow_backends.cpu.kernels.conv import search
 from glow_backends.cpu.kernels.conv.choice import choose
 from glow_backends.cpu.kernels.conv.conv_direct import DirectConvSpec
+from glow_backends.cpu.memory import WeightBlock
 from glow_backends.cpu.target import host
 from glow_dialects.core.types import Array, shape_of, tensor
 from glow_dialects.ops.activation import GeluOp, HardSwishOp, SigmoidOp
@@ -366,9 +366,16 @@ def test_search_measures_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -
 def test_denormal_weights_count_as_zeros() -> None:
     """Products with them are slow, and less than any result shows; the least normal number stays."""
     tiny = np.finfo(np.float32).tiny
-    weights = np.array([1, tiny, -tiny, 0, -0.0, np.nan, np.inf], np.float32)
-    assert without_denormals(weights) is weights
+    weights = np.tile(np.array([1, tiny, -tiny, 0, -0.0, np.nan, np.inf], np.float32), (20_000, 1)).T
     small = weights.copy()
-    small[[3, 4]] = 1e-40, -1e-45
-    np.testing.assert_array_equal(without_denormals(small), weights)
-    assert without_denormals(small.view(np.int32)).dtype == np.int32
+    small[[3, 4], 15_000] = 1e-40, -1e-45
+    block = WeightBlock()
+    bits = small.view(np.int32)
+    places = [block.place("f", small, normal=True), block.place("kept", small), block.place("i", bits, True)]
+    memory = block.build()
+    placed, kept, integers = (
+        memory[p : p + small.nbytes].view(np.float32).reshape(small.shape) for p in places
+    )
+    np.testing.assert_array_equal(placed, weights)
+    np.testing.assert_array_equal(kept, small)
+    np.testing.assert_array_equal(integers.view(np.int32), bits)

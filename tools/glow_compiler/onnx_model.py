@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from glow_backends.base import Backend, dtype_named
-from glow_compiler.file_states import settled, state
+from glow_compiler.file_states import digesting, settled, state
 from glow_dialects.core.errors import GlowError
 from glow_runtime.program_source import Signature
 
@@ -91,21 +91,22 @@ class OnnxModel:
         return digest.hexdigest()
 
     def _describe(self) -> Description:
-        from glow_frontends.onnx import signature
-        from glow_frontends.onnx.fingerprint import content_digest, external_files
+        with digesting(self.path if self._remembers else None) as of_file:
+            from glow_frontends.onnx import signature  # what reads ONNX takes as long as a digest of 300 MB
+            from glow_frontends.onnx.fingerprint import content_digest, external_files
 
-        def signatures(arguments: Sequence[signature.Argument]) -> list[Signature]:
-            return [Signature(a.name, a.shape, a.dtype, a.kind, a.names) for a in arguments]
+            def signatures(arguments: Sequence[signature.Argument]) -> list[Signature]:
+                return [Signature(a.name, a.shape, a.dtype, a.kind, a.names) for a in arguments]
 
-        folder = Path() if self.path is None else self.path.parent
-        return Description(
-            signatures(signature.inputs_of(self.proto)),
-            signatures(signature.defaults_of(self.proto)),
-            signatures(signature.outputs_of(self.proto)),
-            list(signature.value_inputs(self.proto)),
-            [state(folder / name) for name in sorted(external_files(self.proto))],
-            content_digest(self.proto, self.path) if self._remembers else None,
-        )
+            folder = Path() if self.path is None else self.path.parent
+            return Description(
+                signatures(signature.inputs_of(self.proto)),
+                signatures(signature.defaults_of(self.proto)),
+                signatures(signature.outputs_of(self.proto)),
+                list(signature.value_inputs(self.proto)),
+                [state(folder / name) for name in sorted(external_files(self.proto))],
+                content_digest(self.proto, self.path, of_file()) if self._remembers else None,
+            )
 
 
 def _read(text: str | None) -> Description | None:

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from glow_backends.cpu.debug.source import Source
 
 import numpy as np
-from xdsl.backend.llvm.convert import convert_module
 from xdsl.dialects.builtin import ModuleOp
 
 from glow_backends.base import public_name, used_symbols
@@ -29,7 +28,6 @@ from glow_backends.cpu.select import Selection, select
 from glow_backends.cpu.sharing import worth_sharing
 from glow_backends.cpu.support import support_text
 from glow_backends.cpu.target import CpuTarget
-from glow_backends.cpu.to_llvm import NUMBERS, convert
 from glow_backends.cpu.weights import ProgramWeights, WeightPool
 from glow_backends.report import Report
 from glow_dialects.core.attributes import array_of
@@ -98,6 +96,8 @@ def build(
     for call in selection.calls:
         objects.want(selection.codes.of(call))
     stage("emit kernels")
+    from glow_backends.cpu.to_llvm import NUMBERS, convert  # imports take their time while LLVM has work
+
     source = _source_of(function, selection, debug)
     code = convert(module, function, selection, target, own, ProgramWeights(pool))
     stage("convert to llvm")
@@ -224,6 +224,8 @@ def objects_of(
 
 def program_text(program: ModuleOp, target: CpuTarget, source: Source | None = None) -> str:
     """LLVM IR of a converted program function, with the lines of its `source` for debuggers."""
+    from xdsl.backend.llvm.convert import convert_module
+
     module = convert_module(program, fallback_target_triple=target.triple)
     if source is not None:
         from glow_backends.cpu.debug.dwarf import described

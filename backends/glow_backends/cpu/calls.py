@@ -16,7 +16,7 @@ from xdsl.ir import Attribute, SSAValue
 from glow_backends.cpu import cache
 from glow_backends.cpu.emit.builder import KernelFunction, mark_open, sizes_of
 from glow_backends.cpu.jit import new_module
-from glow_backends.cpu.memory import release
+from glow_backends.cpu.memory import mapping_of, release
 from glow_backends.cpu.target import CpuTarget
 from glow_dialects.core.estimates import has_extents
 from glow_dialects.core.instr_op import InstrOp
@@ -29,7 +29,7 @@ Emitter = Callable[[ir.Module, str, Any, CpuTarget], ir.Function]
 
 @dataclass(eq=False)
 class Packed:
-    """A constant in the form a kernel wants; made once, at compile time."""
+    """A constant in the form a kernel wants; made once, at compile time; a view will do."""
 
     key: str
     make: Callable[[], Array]
@@ -37,6 +37,8 @@ class Packed:
     source: str | None = None
     #: The text of its packing: equal constants and equal texts give equal bytes.
     how: str = ""
+    #: Whether denormal numbers become zeros where it is placed.
+    normal: bool = False
 
 
 Operand = SSAValue | Packed
@@ -155,7 +157,8 @@ class CallContext:
     def pack(self, value: SSAValue, how: str, make: Callable[[Array], Array]) -> Packed | None:
         """`make(constant)`, for products and sums, as an operand; None where `value` is not constant.
 
-        `how` names all that `make` depends on but the constant, and nothing else: programs share by it.
+        `how` names all that `make` depends on but the constant, and nothing else: programs share by it. What
+        is made is copied once, to its place: a view will do.
         """
         owner = value.owner
         if self.constant(value) is None or not isinstance(owner, WeightOp):
@@ -164,33 +167,12 @@ class CallContext:
         def packed() -> Array:
             array = self.constant(value)  # not held till then: it may be what memory is short of
             assert array is not None
-            made = without_denormals(make(array))
-            release(array)  # of a file that has been read
+            made = make(array)
+            if mapping_of(made) is None:
+                release(array)  # of a file that has been read
             return made
 
-        return Packed(f"{owner.target}|{how}", packed, owner.target, how)
-
-
-_LEAST_NORMAL = (1 << 24) - 1
-"""The shifted bits of the least normal f32, less one."""
-_PIECE = 1 << 15
-"""Elements that are looked at together: temporary arrays stay in the cache."""
-
-
-def without_denormals(weights: Array) -> Array:
-    """The f32 weights with zeros for denormal numbers, with which a product takes a hundred times as long.
-
-    Other types are left as they are.
-    """
-    if weights.dtype != np.float32:
-        return weights
-    bits = weights.reshape(-1).view(np.uint32)
-    for start in range(0, bits.size, _PIECE):
-        unsigned = bits[start : start + _PIECE] << 1
-        unsigned -= 1  # zero becomes the largest number
-        if unsigned.min() < _LEAST_NORMAL:
-            return np.where(np.abs(weights) < np.finfo(np.float32).tiny, np.float32(0), weights)
-    return weights
+        return Packed(f"{owner.target}|{how}", packed, owner.target, how, normal=True)
 
 
 def table(name: str, array: Array) -> Packed:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Sequence
+from functools import cache
 from typing import TYPE_CHECKING
 
 import llvmlite.binding as llvm
@@ -32,6 +33,12 @@ _VECTOR = re.compile(r"<\d+ x ")
 _HALF = "half"
 
 
+@cache
+def _machine(target: CpuTarget, level: int) -> llvm.TargetMachine:
+    """A machine for all modules: to learn the target's features anew for each takes a millisecond."""
+    return target.machine(level)
+
+
 def optimized(
     module: ir.Module | str, target: CpuTarget, kernel: bool = False, large: int = LARGE
 ) -> tuple[llvm.ModuleRef, llvm.TargetMachine]:
@@ -40,11 +47,15 @@ def optimized(
     A kernel of vectors comes out of its emitter in final form, and so does anything large: LLVM's O3
     pipeline finds nothing there and takes three times as long as the passes that clean up addresses.
     In large kernels of vectors next to nothing is computed twice. Loops over single elements gain by O3.
+    On x86 kernels of vectors gain nothing by combined instructions and by the code generator's levels 2 and
+    3, each of which takes a tenth of all the time; elsewhere that was not measured.
     `large` is the number of characters from which on a module is large.
     """
     initialize_llvm()
-    machine = target.machine()
     text = str(module)
+    vectors = kernel and _VECTOR.search(text) is not None
+    quick = vectors and "x86" in target.triple
+    machine = _machine(target, 1 if quick else 3)
     size = text.find(_METADATA) if _METADATA in text else len(text)
     parsed = llvm.parse_assembly(text)
     parsed.data_layout = str(machine.target_data)
@@ -54,7 +65,6 @@ def optimized(
     options.slp_vectorization = False
     options.loop_unrolling = False
     builder = llvm.create_pass_builder(machine, options)
-    vectors = kernel and _VECTOR.search(text) is not None
     if target.triple.startswith("wasm") and _HALF in text:
         passes = llvm.create_new_module_pass_manager()
         passes.add_simplify_cfg_pass()  # others compare halves as such, on which LLVM 22 never ends there
@@ -64,14 +74,16 @@ def optimized(
     else:
         passes = llvm.create_new_module_pass_manager()
         passes.add_simplify_cfg_pass()
-        passes.add_instruction_combine_pass()
+        if not quick:
+            passes.add_instruction_combine_pass()
         if not kernel:
             passes.add_ipsccp_pass()  # ints that branches bound need no check for overflow
         if size < large or not vectors:
             passes.add_new_gvn_pass()
         if size < large:
             passes.add_loop_rotate_pass()
-            passes.add_instruction_combine_pass()
+            if not quick:
+                passes.add_instruction_combine_pass()
         passes.add_simplify_cfg_pass()
     passes.run(parsed, builder)
     return parsed, machine

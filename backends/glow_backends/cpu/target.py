@@ -131,8 +131,8 @@ class CpuTarget:
             (x86 and self.has_bf16, "avx512bf16"),
         ]
 
-    def machine(self) -> llvm.TargetMachine:
-        """LLVM's target machine at opt level 3."""
+    def machine(self, level: int = 3) -> llvm.TargetMachine:
+        """LLVM's target machine; its code generator works at a level from 0 to 3."""
         target = llvm.Target.from_triple(self.triple)
         hosted = "linux" in self.triple or "apple" in self.triple
         shared = ",+atomics,+mutable-globals" if self.triple.startswith("wasm") and self.threads > 1 else ""
@@ -140,7 +140,7 @@ class CpuTarget:
         return target.create_target_machine(
             cpu=self.cpu,
             features=self.features + shared,
-            opt=3,
+            opt=level,
             reloc="pic" if hosted else "static",
             codemodel="default",
             jit=False,

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
+from functools import partial
 
 from xdsl.context import Context
 from xdsl.dialects import llvm
@@ -207,7 +208,8 @@ class Conversion:
     def pointer(self, operand: SSAValue | Packed) -> SSAValue:
         arena = self.block.args[2]
         if isinstance(operand, Packed):
-            placed = self.code.weights.place(operand.key, lambda: self.packed_content(operand), operand.make)
+            content = partial(self.packed_content, operand)
+            placed = self.code.weights.place(operand.key, content, operand.make, operand.normal)
             return self.offset(self.weight_block(placed), placed.offset)
         base, skip = origin(operand), view_offset(operand)
         owner = base.owner

@@ -67,19 +67,24 @@ class ProgramWeights:
         self._own = WeightBlock()
         self._known: dict[str, Place] = {}
 
-    def place(self, key: str, content: Callable[[], str], make: Callable[[], Array]) -> Place:
-        """Where a constant is; `key` names it in this program, `content` wherever it is met."""
+    def place(
+        self, key: str, content: Callable[[], str], make: Callable[[], Array], normal: bool = False
+    ) -> Place:
+        """Where a constant is; `key` names it in this program, `content` wherever it is met.
+
+        `normal`: zeros take the place of denormal numbers.
+        """
         if key not in self._known:
-            self._known[key] = self._placed(key, content, make)
+            self._known[key] = self._placed(key, content, make, normal)
         return self._known[key]
 
-    def _placed(self, key: str, content: Callable[[], str], make: Callable[[], Array]) -> Place:
+    def _placed(self, key: str, content: Callable[[], str], make: Callable[[], Array], normal: bool) -> Place:
         if self.pool is None:
-            return Place(0, self._own.place(key, make()))
+            return Place(0, self._own.place(key, make(), normal))
         digest = hashlib.sha256(content().encode()).hexdigest()[:32]
         place_in_pool = self.pool.find(digest)
         if place_in_pool is None:
-            self.places[digest] = self._own.place(digest, make())
+            self.places[digest] = self._own.place(digest, make(), normal)
             return Place(0, self.places[digest])
         block, offset = place_in_pool
         number = next((i for i, b in enumerate(self.shared) if b is block), len(self.shared))

@@ -11,16 +11,18 @@ from onnx.external_data_helper import uses_external_data
 from glow_frontends.onnx.tensors import real_file
 
 
-def content_digest(model: onnx.ModelProto, path: Path | None) -> str:
+def content_digest(model: onnx.ModelProto, path: Path | None, of_file: str | None = None) -> str:
     """Digest of a model; `path` is the file that it was read from, if it was.
 
-    External data counts by its files' size and time of change.
+    External data counts by its files' size and time of change. `of_file` is the sha256 of the file, where
+    that is known.
     """
-    if path is not None:
+    if path is None:
+        of_file = hashlib.sha256(model.SerializeToString()).hexdigest()
+    elif of_file is None:
         with path.open("rb") as file:
-            digest = hashlib.file_digest(file, "sha256")
-    else:
-        digest = hashlib.sha256(model.SerializeToString())
+            of_file = hashlib.file_digest(file, "sha256").hexdigest()
+    digest = hashlib.sha256(of_file.encode())
     folder = Path() if path is None else path.parent
     for location in sorted(external_files(model) - {path.name if path is not None else ""}):
         data = real_file(folder / location)

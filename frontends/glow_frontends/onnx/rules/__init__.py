@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import cache
 from importlib import import_module
 
@@ -10,13 +10,13 @@ from glow_dialects.core.packages import added, no_mapping
 from glow_frontends.onnx.rules import strings
 from glow_frontends.onnx.rules.rule import Rule, Versions
 
-#: The modules of every domain, imported when a model names it. A version entry of their rules holds from its
-#: version to the next entry's.
+#: The modules of every domain, what most models need first: they are imported one after another, until the
+#: operators of a model are found. A version entry of their rules holds from its version to the next entry's.
 MODULES = {
     "": (
-        "activation cast control einsum elementwise indexing legacy nn norm bounded_selection pool "
-        "quantization random rearrange recurrent reduce resample sampling selection sequence shape "
-        "signal strings"
+        "activation cast elementwise bounded_selection reduce strings shape nn pool norm indexing "
+        "quantization resample control recurrent rearrange sequence selection einsum sampling random "
+        "signal legacy"
     ),
     "ai.onnx.ml": "ml maps svm trees",
     "ai.onnx.preview.training": "training",
@@ -33,20 +33,25 @@ MODULES = {
 
 def families(domain: str) -> tuple[Mapping[str, Versions], ...]:
     """The rules of a domain: ours, or those of a package (entry point `glow.onnx_rules`, named so)."""
+    return tuple(_each_family(domain))
+
+
+def _each_family(domain: str) -> Iterator[Mapping[str, Versions]]:
+    """The families one by one; ours are imported as they are asked for."""
     if domain in MODULES:
-        return _ours(domain)
-    rules = added("glow.onnx_rules", no_mapping).get(domain)
-    return () if rules is None else (rules,)
+        yield from map(_family, MODULES[domain].split())
+    elif (rules := added("glow.onnx_rules", no_mapping).get(domain)) is not None:
+        yield rules
 
 
 @cache
-def _ours(domain: str) -> tuple[Mapping[str, Versions], ...]:
-    return tuple(import_module(f"{__name__}.{name}").RULES for name in MODULES[domain].split())
+def _family(module: str) -> Mapping[str, Versions]:
+    return import_module(f"{__name__}.{module}").RULES
 
 
 def find_rule(domain: str, op: str, version: int) -> Rule | None:
     """The rule of an operator at an opset version; None where only a function body may define it."""
-    for family in families(domain):
+    for family in _each_family(domain):
         versions = family.get(op)
         if versions is None:
             continue

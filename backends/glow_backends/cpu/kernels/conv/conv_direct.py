@@ -61,10 +61,12 @@ def pack_conv(weights: np.ndarray, spec: DirectConvSpec, target: CpuTarget) -> n
     plan = plan_conv(spec, target)
     merged = spec.group // plan.groups
     k, c, r, s = weights.shape
-    split = weights.reshape(plan.groups, merged, k // spec.group, c, r, s)
-    dense = np.zeros((plan.groups, merged, k // spec.group, merged, c, r, s), weights.dtype)
-    for i in range(merged):
-        dense[:, i, :, i] = split[:, i]
+    dense = weights
+    if merged > 1:
+        split = weights.reshape(plan.groups, merged, k // spec.group, c, r, s)
+        dense = np.zeros((plan.groups, merged, k // spec.group, merged, c, r, s), weights.dtype)
+        for i in range(merged):
+            dense[:, i, :, i] = split[:, i]
     dense = dense.reshape(plan.groups, k // plan.groups, merged * c, r, s)
     if plan.rest is None:
         return _pack_part(dense, plan, target)
@@ -81,7 +83,7 @@ def _pack_part(dense: np.ndarray, plan: ConvPlan, target: CpuTarget) -> np.ndarr
     parts = dense.reshape(plan.groups, dense.shape[1] // width, width, -1, lanes, *dense.shape[3:])
     packed = parts.transpose(0, 1, 3, 5, 6, 4, 2)
     if not plan.bands:
-        return np.ascontiguousarray(packed)
+        return packed
     banded = np.zeros((1, packed.shape[1], plan.depth_blocks, *packed.shape[3:]), packed.dtype)
     for i, (first, full, rest) in enumerate(plan.bands):
         banded[0, i, : full + rest] = packed[0, i, first : first + full + rest]
