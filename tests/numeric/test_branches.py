@@ -157,7 +157,9 @@ def test_what_is_merged(case: str) -> None:
     module = both.graph.module
     BranchesPass().apply(context(), module)
     module.verify()
-    nodes = [op for op in both.graph.function.walk() if isinstance(op, ConvOp | ConvTransposeOp | AddOp | MulOp)]
+    nodes = [
+        op for op in both.graph.function.walk() if isinstance(op, ConvOp | ConvTransposeOp | AddOp | MulOp)
+    ]
     assert len(nodes) == CASES[case][0], [op.name for op in nodes]
     found = glow.compile(module, backend="interpreter").run(both.data)["y"]
     np.testing.assert_allclose(found, wanted.numpy(), rtol=1e-4, atol=2e-5)
