@@ -10,6 +10,7 @@ from graph_runner import Graph
 from xdsl.ir import Operation, SSAValue
 
 from glow_dialects.core.errors import CompileError
+from glow_dialects.core.location import names, node_location
 from glow_dialects.core.types import UniformQuantizedType, tensor
 from glow_dialects.ops.arithmetic import AddOp
 from glow_dialects.ops.module import GetOp, SaveOp
@@ -52,6 +53,21 @@ def test_last_follows_what_is_inserted() -> None:
                 [place, place - 1],
             ):
                 assert rewriter.last([ops[i] for i in some]) is ops[max(i % len(ops) for i in some)]
+
+
+def test_last_where_no_number_is_left_between_two() -> None:
+    """Numbers between two neighbours come to an end; the order does not."""
+    g = chain(2)
+    rewriter = Rewriter(Symbols(g.module))
+    root = next(op for op in g.function.body.block.ops if isinstance(op, NegOp))
+    (x,) = root.operands
+    rewriter.start(root)
+    made = [rewriter.insert(NegOp(x))]
+    assert rewriter.last([made[0], root]) is root
+    for _ in range(1100):
+        made.append(rewriter.insert(NegOp(x)))
+        assert len({rewriter.places[op] for op in rewriter.places}) == len(rewriter.places)
+    assert rewriter.last(made[::-1]) is made[-1] and rewriter.last([root, *made]) is root
 
 
 def chain(count: int) -> Graph:
@@ -120,6 +136,36 @@ def test_what_was_inserted_in_vain_goes() -> None:
     before = str(g.module)
     assert rewrite(g.module, (Pattern((NegOp,), late), Pattern((NegOp,), twice))) == 0
     assert str(g.module) == before
+
+
+def test_constants_inserted_in_vain_go() -> None:
+    """Those of a pattern that does not apply, and those that nobody reads any more."""
+
+    def rule(op: NegOp, r: Rewriter) -> SSAValue | None:
+        r.weight(np.arange(100))
+        return None
+
+    g = chain(1)
+    before = str(g.module)
+    assert rewrite(g.module, (Pattern((NegOp,), rule),)) == 0
+    assert str(g.module) == before
+    g.b(NegOp(g.constant(np.arange(100, dtype=np.float32))))
+    assert rewrite(g.module, ()) == 2  # the negation, the read
+    assert str(g.module) == before
+
+
+def test_places_are_handed_on() -> None:
+    """What replaces an operation comes from where that came from."""
+    g = chain(1)
+    (node,) = (op for op in g.function.body.block.ops if isinstance(op, NegOp))
+    node.location = node_location("here")
+
+    def rule(op: NegOp, r: Rewriter) -> SSAValue | None:
+        return r(ExpOp(op.input))
+
+    rewrite(g.module, (Pattern((NegOp,), rule),))
+    (new,) = (op for op in g.function.body.block.ops if isinstance(op, ExpOp))
+    assert names(new.location) == ("here",)
 
 
 def test_names_stay() -> None:

@@ -68,7 +68,7 @@ TESTS: dict[Path, tuple[str, ...]] = {
     PASSES / "graph": (
         *("numeric/test_patterns.py", "numeric/test_pattern_guards.py", "numeric/test_recognition.py"),
         *("numeric/test_branches.py", "numeric/test_graph_passes.py", "numeric/test_driver.py"),
-        *("numeric/test_bind.py", "numeric/test_any_size.py"),
+        *("numeric/test_any_size.py", "numeric/test_rebatch_graphs.py", "numeric/test_bind_sizes.py"),
     ),
     PASSES / "quantize": (
         *("numeric/test_quantize_layers.py", "numeric/test_quantize.py", "numeric/test_calibration.py"),

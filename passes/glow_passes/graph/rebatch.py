@@ -18,6 +18,7 @@ from glow_dialects.core.builder import Builder
 from glow_dialects.core.errors import GlowError
 from glow_dialects.core.graph_op import GraphOp
 from glow_dialects.core.types import element_of, shape_of, tensor
+from glow_dialects.ops.literal import LiteralOp
 from glow_dialects.ops.module import ConstantOp, FuncOp, GetOp, PlaceholderOp, SaveOp, functions, placeholders
 from glow_dialects.ops.reshape import ReshapeOp
 from glow_dialects.ops.slice import SliceOp
@@ -176,10 +177,10 @@ class _Rebatch:
         if value in self.places:
             return False
         owner = value.owner
-        if not isinstance(owner, GetOp) or all(p.axis == 0 for p in self.inputs.values()):
+        if not isinstance(owner, GetOp | LiteralOp) or all(p.axis == 0 for p in self.inputs.values()):
             return True
-        target = owner.target()
-        array = target.array() if isinstance(target, ConstantOp) else None
+        target = owner.target() if isinstance(owner, GetOp) else owner
+        array = target.array() if isinstance(target, ConstantOp | LiteralOp) else None
         return array is not None and bool((array == array.take([0], axis)).all())
 
     def cut(self, op: GraphOp, value: SSAValue, axis: int) -> SSAValue:
@@ -234,7 +235,7 @@ class _Rebatch:
         stride = place.inner * math.prod(old[place.axis + 1 :])
         for axis, size in enumerate(after):
             below = math.prod(after[axis + 1 :])
-            if below and stride % below == 0 and size * below % (stride * self.old) == 0:
+            if below and stride and stride % below == 0 and size * below % (stride * self.old) == 0:
                 return _Place(axis, size * below // (stride * self.old), stride // below)
         raise self.refusal(op)
 
