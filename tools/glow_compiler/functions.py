@@ -20,6 +20,7 @@ from glow_dialects.core.errors import BindingError, UnsupportedError
 from glow_dialects.core.quiet_gc import quiet_gc
 from glow_dialects.fn.domain import NotNative
 from glow_dialects.fn.record import Record, items_of, names_of
+from glow_dialects.ops import card_of
 from glow_runtime.functions import FunctionProgram, Value, type_of
 
 if TYPE_CHECKING:
@@ -376,8 +377,6 @@ class _Operators:
     """`glow.ops.softmax(x, axis=1)`: every operator card, for use in compiled functions."""
 
     def __getattr__(self, name: str) -> _Operator:
-        from glow_dialects.ops import card_of
-
         if card_of(name) is None:
             raise AttributeError(f"there is no operator '{name}'")
         return _Operator(name)

@@ -10,7 +10,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from glow_dialects.core.errors import GlowError
-from glow_passes.quantize.instrument import PREFIX
+from glow_dialects.core.graph_op import GraphOp
+from glow_dialects.ops.module import PlaceholderOp, SaveOp, functions, lookup
+from glow_passes.quantize.instrument import PREFIX, instrument
+from glow_passes.quantize.profile import observed
 from glow_tools.closeness import Difference, Tolerance, difference, statistics
 
 if TYPE_CHECKING:
@@ -105,9 +108,6 @@ class ModuleLayers:
     """The nodes of a module whose values are floats, or integers that stand for such."""
 
     def __init__(self, module: ModuleOp) -> None:
-        from glow_dialects.core.graph_op import GraphOp
-        from glow_dialects.ops.module import functions
-        from glow_passes.quantize.profile import observed
 
         main = next(functions(module), None)
         if main is None:
@@ -131,8 +131,6 @@ class ModuleLayers:
 
     def observed(self, values: Collection[str]) -> ModuleOp:
         """The module with saves of some values in the place of its outputs."""
-        from glow_dialects.ops.module import functions
-        from glow_passes.quantize.instrument import instrument
 
         made = self.module.clone()
         main = next(functions(made))
@@ -151,8 +149,6 @@ class ModuleLayers:
 
 def _is_output(op: Operation) -> PlaceholderOp | None:
     """The output that an operation saves to, if it does."""
-    from glow_dialects.ops.module import PlaceholderOp, SaveOp, lookup
-
     if not isinstance(op, SaveOp):
         return None
     place = lookup(op, op.symbol.root_reference.data)
