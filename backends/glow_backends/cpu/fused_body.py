@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import cache
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 from weakref import WeakKeyDictionary
 
 import ml_dtypes
@@ -53,6 +53,14 @@ class EpilogueOp(PureOp):
 
     def check(self) -> None:
         check_epilogue(self)
+
+
+class SumsOp(EpilogueOp):
+    """Sums of products, with a `bias` if any. What follows joins its body while the sums are in registers."""
+
+    if TYPE_CHECKING:  # each declares them where they stand among its operands
+        bias: SSAValue | None
+        extras: Sequence[SSAValue]
 
 
 class BodyBuilder:
