@@ -13,8 +13,10 @@ from glow_dialects.core.types import bytes_of
 from glow_dialects.core.verify import blame
 from glow_dialects.instr.flights import Flight, flights_of
 from glow_dialects.instr.loops import ForOp, YieldOp
+from glow_dialects.instr.memory import AllocOp, DeallocOp, ViewOp, WeightOp, origin
 from glow_dialects.instr.regions import overlap, same_place
 from glow_dialects.instr.spaces import MAIN, space_of
+from glow_dialects.ops.module import PlaceholderOp, lookup
 
 if TYPE_CHECKING:
     from glow_dialects.instr.memory import AllocOp, DeallocOp, InstrFuncOp, WeightOp
@@ -74,8 +76,6 @@ class _Check:
 
     def step(self, op: Operation, block: Block) -> None:
         """Check one operation in the present state, and change the state."""
-        from glow_dialects.instr.memory import AllocOp, DeallocOp, ViewOp, WeightOp, origin
-
         match op:
             case WeightOp():
                 if self.in_program:
@@ -106,8 +106,6 @@ class _Check:
 
     def end(self, op: DeallocOp, block: Block) -> None:
         """A buffer ends."""
-        from glow_dialects.instr.memory import AllocOp
-
         buffer = op.buffer
         if not isinstance(buffer.owner, AllocOp):
             raise VerifyException("glow_instr.dealloc: only an alloc has an end of life; remove it")
@@ -127,8 +125,6 @@ class _Check:
 
     def instruction(self, op: InstrOp) -> None:
         """Check lives, contents, tokens and conflicts of an instruction."""
-        from glow_dialects.instr.memory import WeightOp, origin
-
         if op.results and op.predicate is not None:
             raise VerifyException(
                 f"{op.name}: what is waited for cannot be left out by a predicate; leave the predicate out"
@@ -182,8 +178,6 @@ class _Check:
                     )
 
     def _is_weight(self, buffer: SSAValue) -> bool:
-        from glow_dialects.instr.memory import WeightOp
-
         return isinstance(buffer.owner, WeightOp)
 
 
@@ -267,8 +261,6 @@ def _check_conflicts(op: InstrOp) -> None:
 
 def check_written(op: InstrOp, weight: WeightOp) -> None:
     """VerifyException where an instruction writes what the program only reads: constants and inputs."""
-    from glow_dialects.ops.module import PlaceholderOp, lookup
-
     if weight.constant:
         raise VerifyException(f"{op.name}: writes constant weight @{weight.target}; declare it mutable")
     target = lookup(weight, weight.target)

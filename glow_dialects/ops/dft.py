@@ -31,7 +31,7 @@ from glow_dialects.ops.windows import check_float
 Complex: TypeAlias = "np.ndarray[Any, np.dtype[np.complex128]]"
 
 
-def result_shape(op: Any, shape: Sequence[int]) -> tuple[int, ...]:
+def result_shape(op: DftOp, shape: Sequence[int]) -> tuple[int, ...]:
     """Shape of the transform of a tensor of `shape` [..., 1 or 2]."""
     length, half, inverse = op.length, op.onesided, op.inverse
     bins = length // 2 + 1 if half and not inverse else length

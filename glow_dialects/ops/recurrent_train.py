@@ -42,7 +42,7 @@ ACTIVATIONS = ("tanh", "relu")
 PROPERTIES = ("kind", "reverse", "activation", "clip", "input_forget", "linear_before_reset")
 
 
-def _order(op: Any, steps: int) -> Sequence[int]:
+def _order(op: _Recurrent, steps: int) -> Sequence[int]:
     return range(steps)[::-1] if op.reverse else range(steps)
 
 
@@ -342,7 +342,7 @@ class RecurrentBackwardOp(_Recurrent):
             target[...] = value
 
 
-def _cell(op: Any, recurrence: Array, bias: Array | None, peepholes: Array | None) -> Cell:
+def _cell(op: _Recurrent, recurrence: Array, bias: Array | None, peepholes: Array | None) -> Cell:
     weights, holes = widen(recurrence), None if peepholes is None else widen(peepholes).reshape(1, -1)
     properties = {n: getattr(op, n) for n in PROPERTIES}
     epsilon = float(np.finfo(weights.dtype).eps)

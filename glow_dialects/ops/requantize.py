@@ -10,11 +10,9 @@ Every backend computes exactly this, so that results agree bit by bit.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from xdsl.dialects.builtin import i32
-from xdsl.ir import Attribute, SSAValue
+from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.utils.exceptions import VerifyException
 
 from glow_dialects.core.graph_op import PureOp
@@ -32,7 +30,7 @@ from glow_dialects.ops.quantize import limits_of, quantized_type
 NO_LOW, NO_HIGH = -(1 << 31), (1 << 31) - 1
 
 
-def per_tensor(op: Any, value: SSAValue) -> UniformQuantizedType:
+def per_tensor(op: Operation, value: SSAValue) -> UniformQuantizedType:
     """The quantised type of an operand that has one scale; a VerifyException where it has more."""
     kind = quantized_type(value)
     if kind.axis.data >= 0:

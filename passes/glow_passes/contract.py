@@ -10,6 +10,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 
 from glow_dialects.core.errors import UnsupportedError
+from glow_dialects.ops.module import bodies
 from glow_passes.analysis import Analysis
 
 
@@ -70,8 +71,6 @@ _LEVELS = {"glow_fn.func": Level.FUNCTIONS, "glow.func": Level.GRAPH, "glow_inst
 
 def levels_of(module: ModuleOp) -> set[Level]:
     """The levels of the functions of a module."""
-    from glow_dialects.ops.module import bodies
-
     levels = {_LEVELS[op.name] for op in module.ops if op.name in _LEVELS}
     return levels | {Level.GRAPH} if any(True for _ in bodies(module)) and levels else levels
 
@@ -113,8 +112,6 @@ def check_order(module: ModuleOp, passes: Sequence[ModulePass]) -> None:
 
 def _check_bodies(module: ModuleOp, passes: Sequence[ModulePass]) -> None:
     """OrderError for a pass that does nothing to MLIR's functions, where there are no others."""
-    from glow_dialects.ops.module import bodies
-
     if not any(True for _ in bodies(module)):
         return
     for item in passes:

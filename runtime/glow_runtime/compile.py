@@ -13,6 +13,7 @@ from xdsl.utils.exceptions import VerifyException
 from glow_backends.base import Backend, Program, get_backend
 from glow_dialects.core.errors import CompileError, GlowError, UnsupportedError
 from glow_dialects.core.forks import ForkLock
+from glow_dialects.core.packages import package_of
 from glow_dialects.core.quiet_gc import quiet_gc
 from glow_dialects.ops.control import has_control
 from glow_passes.partition.predicates import has_predicates
@@ -87,8 +88,6 @@ def _coded(backend: Backend, module: ModuleOp) -> Program:
         foreign = not type(backend).__module__.startswith("glow_backends.")
         if not foreign or isinstance(error, GlowError):
             raise
-        from glow_dialects.core.packages import package_of
-
         raise CompileError(
             f"backend {backend.name}{package_of(type(backend))} failed to compile what it says it supports: "
             f"{type(error).__name__}: {error} (glow_backends.conformance.check_backend finds the operators)"

@@ -13,6 +13,7 @@ from glow_compiler.onnx_model import OnnxModel
 from glow_compiler.onnx_programs import OnnxPrograms
 from glow_dialects.core.errors import OpenSizes, ShapeError, UnsupportedError
 from glow_dialects.core.quiet_gc import quiet_gc
+from glow_dialects.core.symbols import Symbols
 from glow_runtime.compiler import Compiler
 from glow_runtime.executable import Executable, Specialize
 from glow_runtime.kept_states import States
@@ -60,7 +61,6 @@ def load(model: Any, shapes: Shapes | None = None) -> ModuleOp:
         from glow_compiler.mlir_file import read_mlir
 
         return read_mlir(Path(model))
-    from glow_dialects.core.symbols import Symbols
     from glow_frontends.onnx import import_model
 
     try:

@@ -23,6 +23,7 @@ from glow_runtime.compile import compile_module
 from glow_runtime.devices.device import Device, named
 from glow_runtime.devices.manager import DeviceManager, Run
 from glow_runtime.devices.registry import manager_of
+from glow_runtime.host.partitions import Room, divide
 
 if TYPE_CHECKING:
     from glow_runtime.host.partitions import Partition
@@ -70,8 +71,6 @@ class ParallelProgram(Program):
         devices: DataParallel,
         sums: bool = False,
     ) -> None:
-        from glow_runtime.host.partitions import Room, divide
-
         self._devices, self._sums = devices, sums
         self.inputs, self.outputs = ports(graph.training, "input"), ports(graph.training, "output")
         gradients, update = _divided(part)

@@ -19,6 +19,7 @@ import numpy as np
 from glow_dialects.core.errors import BindingError, GlowError, UnsupportedError
 from glow_dialects.core.quiet_gc import quiet_gc
 from glow_dialects.fn.domain import NotNative
+from glow_dialects.ops import card_of
 from glow_runtime.functions import FunctionProgram, Value, checked, type_of
 
 if TYPE_CHECKING:
@@ -447,8 +448,6 @@ class _Operators:
     """`glow.ops.softmax(x, axis=1)`: every operator card, for use in compiled functions."""
 
     def __getattr__(self, name: str) -> _Operator:
-        from glow_dialects.ops import card_of
-
         if card_of(name) is None:
             raise AttributeError(f"there is no operator '{name}'")
         return _Operator(name)

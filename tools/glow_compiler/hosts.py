@@ -10,11 +10,13 @@ from xdsl.dialects.builtin import ModuleOp
 
 from glow_backends.base import Backend
 from glow_compiler.api import compile, executable, is_saved, load, parsed
+from glow_passes.partition.split import partition_of
 from glow_runtime.compiler import Compiler
 from glow_runtime.devices.device import Device
 from glow_runtime.devices.function import CallRecipe, Recipe
 from glow_runtime.executable import Executable
 from glow_runtime.host.host import HostManager as RuntimeHost
+from glow_runtime.host.picture import to_dot
 from glow_runtime.host.tracing import Tracer
 
 Shapes = Mapping[str, Sequence[int]]
@@ -30,7 +32,6 @@ class ModelReader:
     def has_plan(self, model: Any) -> bool:
         """Whether nodes of a graph, in memory or as text, say in which partition they are."""
         from glow_frontends.builder import GraphBuilder
-        from glow_passes.partition.split import partition_of
 
         if isinstance(model, str | Path) and Path(model).suffix == ".mlir":
             model = load(model)
@@ -73,6 +74,4 @@ class HostManager(RuntimeHost):
 
     def picture(self) -> str:
         """Graphviz text of the devices, the partitions on them, and the steps in which these run."""
-        from glow_runtime.host.picture import to_dot
-
         return to_dot(self.devices, self.networks)

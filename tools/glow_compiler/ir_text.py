@@ -12,6 +12,7 @@ from xdsl.ir import Attribute, Block, Operation, SSAValue
 from xdsl.printer import Printer
 
 from glow_dialects.core.definition import SEGMENTS
+from glow_dialects.core.errors import UnsupportedError
 from glow_dialects.fn.dialect import RefOp
 from glow_dialects.fn.prim import PrimOp
 from glow_dialects.fn.syntax import LINE
@@ -210,7 +211,6 @@ class Saver:
     """Numbered files of the phases of a program in a folder, weights beside; level 3 adds pictures."""
 
     def __init__(self, folder: Path, level: int) -> None:
-        from glow_dialects.core.errors import UnsupportedError
         from glow_runtime.weights import WeightWriter
 
         self.weights = WeightWriter()

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from glow_backends.base import Program, dtype_named
+from glow_backends.base import Program, dtype_named, ports, public_name
 from glow_compiler.file_states import settled, state
 from glow_dialects.core.errors import BindingError, ShapeError
 from glow_dialects.core.extent import Extent
@@ -152,7 +152,6 @@ class ModulePrograms(ProgramSource):
 
     def _bound(self, shapes: Dims) -> ModuleOp:
         """The module for these shapes of its inputs."""
-        from glow_backends.base import public_name
         from glow_dialects.ops.module import placeholders
         from glow_passes.graph.bind_sizes import bind_sizes, sizes_of
 
@@ -176,7 +175,6 @@ def signatures(module: ModuleOp, kind: str) -> list[Signature]:
     """The ports of a module's main function; sizes that are open have no number but a name."""
     from xdsl.dialects.builtin import StringAttr
 
-    from glow_backends.base import ports
     from glow_dialects.instr.memory import InstrFuncOp
     from glow_dialects.ops.module import FuncOp
 

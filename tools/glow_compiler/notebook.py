@@ -6,6 +6,10 @@ from collections import Counter
 from html import escape
 from typing import TYPE_CHECKING
 
+from xdsl.dialects.builtin import ModuleOp
+
+from glow_backends.base import ports, public_name
+from glow_dialects.ops.module import placeholders
 from glow_passes.tables import table
 
 if TYPE_CHECKING:
@@ -47,8 +51,6 @@ def _curve(name: str, values: list[float]) -> str:
 
 def module_html(module: ModuleOp) -> str:
     """A module: what each function takes, gives and consists of, and the text to unfold."""
-    from glow_backends.base import ports
-
     rows = [
         (kind, p.name, f"{p.dtype} {list(p.shape)}")
         for kind in ("input", "output")
@@ -68,8 +70,6 @@ def module_html(module: ModuleOp) -> str:
 
 def module_line(module: ModuleOp) -> str:
     """A module in one line: what its placeholders are, and how many operations each function has."""
-    from glow_backends.base import public_name
-    from glow_dialects.ops.module import placeholders
 
     ports = [f"{p.kind.data} {public_name(p)}: {p.type}" for p in placeholders(module).values()]
     functions = [
@@ -83,7 +83,5 @@ def module_line(module: ModuleOp) -> str:
 
 def show_modules() -> None:
     """Let prompts and notebooks show modules: their class is xDSL's, whose `repr` names objects of ours."""
-    from xdsl.dialects.builtin import ModuleOp
-
     ModuleOp._repr_html_ = module_html  # pyright: ignore[reportAttributeAccessIssue]
     ModuleOp.__repr__ = module_line  # pyright: ignore[reportAttributeAccessIssue]

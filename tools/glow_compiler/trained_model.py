@@ -9,18 +9,19 @@ from typing import Any
 from xdsl.dialects.builtin import ModuleOp
 
 from glow_backends.base import public_name
+from glow_compiler.api import check_kind, load
 from glow_dialects.core.errors import GlowError, OpenSizes, ShapeError
 from glow_dialects.core.extent import is_open
 from glow_dialects.core.symbols import Symbols
 from glow_dialects.core.types import Array, shape_of
 from glow_dialects.ops.module import placeholders
+from glow_frontends.builder import GraphBuilder
+from glow_frontends.onnx.trainable import import_trainable
 from glow_passes.graph.bind_sizes import bind_sizes, sizes_of, symbols_of
 from glow_passes.graph.rebatch import rebatch
 
 
 def _is_onnx(model: Any) -> bool:
-    from glow_frontends.builder import GraphBuilder
-
     path = isinstance(model, str | Path)
     return str(model).endswith(".onnx") if path else not isinstance(model, ModuleOp | GraphBuilder)
 
@@ -34,7 +35,6 @@ def module_of(
     wanted: Mapping[str, Sequence[int]] | None,
 ) -> ModuleOp:
     """The model as a module; with `wanted` shapes of inputs for another number of samples."""
-    from glow_compiler.api import check_kind, load
 
     def module_with_shapes(bound: Mapping[str, Sequence[int]] | None) -> ModuleOp:
         if not _is_onnx(model):
@@ -45,8 +45,6 @@ def module_of(
                 raise GlowError("only ONNX models take shapes and values; others have theirs")
             return module
         check_kind(model)
-        from glow_frontends.onnx.trainable import import_trainable
-
         return import_trainable(model, bound, trainable, batch, values)
 
     if wanted is not None and _is_onnx(model):
@@ -81,13 +79,9 @@ def _bound(module: ModuleOp, shapes: Mapping[str, Sequence[int]], batch: int | N
 
 def open_form(model: Any, trainable: Sequence[str], values: Mapping[str, Array] | None) -> ModuleOp | None:
     """A model that was trained with the sizes that it leaves open; None where it leaves none."""
-    from glow_compiler.api import load
-
     if not _is_onnx(model):
         module = load(model)
         return None if symbols_of(module) is None else module.clone()
-    from glow_frontends.onnx.trainable import import_trainable
-
     try:
         module = import_trainable(model, None, trainable, None, values, Symbols())
     except (GlowError, OpenSizes):  # of what is open only in its inputs' types

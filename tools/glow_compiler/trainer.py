@@ -23,7 +23,7 @@ from glow_compiler.datasets import batches, by_name, cut, pair, samples, whole
 from glow_compiler.graph_structure import lines_of
 from glow_compiler.losses import Loss
 from glow_compiler.notebook import History
-from glow_compiler.optim import Recipe
+from glow_compiler.optim import SGD, Recipe
 from glow_compiler.trained_model import module_of, open_form
 from glow_compiler.training_graph import TrainingGraph, main_of
 from glow_dialects.core.errors import BindingError, GlowError
@@ -89,8 +89,6 @@ class Trainer:
         devices: Sequence[Any] = (),
     ) -> None:
         if optimizer is None:
-            from glow_compiler.optim import SGD
-
             optimizer = SGD(lr=0.01)
         if not isinstance(optimizer, Recipe):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise GlowError(f"optimizer is {optimizer!r}, expected one of glow.optim, such as SGD(lr=0.1)")

@@ -22,6 +22,7 @@ from glow_backends.cpu.profile import KernelTime, profile
 from glow_backends.phases import phases
 from glow_dialects.core.errors import GlowError
 from glow_dialects.core.location import shortened
+from glow_dialects.dialects import context
 from glow_dialects.instr.memory import InstrFuncOp, instr_functions
 from glow_tools.bench_race import declared_inputs, random_values
 from glow_tools.common import fixed, read_module, write_text
@@ -35,8 +36,6 @@ def planned(
 
     Its sizes are known, unless it is `opened`: then shapes may have extents.
     """
-    from glow_dialects.dialects import context
-
     stages: dict[str, float] = {}
     start = time.perf_counter()
     module = read_module(path, dict(shapes))

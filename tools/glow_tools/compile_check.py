@@ -9,7 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from glow_backends.base import get_backend
+from glow_tools.bench_kernels import planned
+from glow_tools.closeness import Tolerance, difference
 from glow_tools.common import fail
+from glow_tools.feeds import one_feed
+from glow_tools.machines import machine_for, run_bundle
+from glow_tools.onnxruntime_run import onnxruntime_outputs
 
 if TYPE_CHECKING:
     from glow_backends.cpu.aot import AotProgram, Source
@@ -19,8 +25,6 @@ if TYPE_CHECKING:
 
 def prepare(a: argparse.Namespace, target: CpuTarget) -> None:
     """Say before the work what keeps the bundle from being run here."""
-    from glow_tools.machines import machine_for
-
     machine = machine_for(target)
     if machine.missing:
         fail(f"--check needs {machine.missing}, which is not installed")
@@ -32,9 +36,6 @@ def prepare(a: argparse.Namespace, target: CpuTarget) -> None:
 
 def check(a: argparse.Namespace, program: AotProgram, sources: Sequence[Source]) -> int:
     """Print how far the outputs of each function are from the other's; 1 where that is not rounding."""
-    from glow_tools.closeness import Tolerance, difference
-    from glow_tools.feeds import one_feed
-    from glow_tools.machines import machine_for, run_bundle
 
     feeds = [one_feed(source.module, None, number) for number, source in enumerate(sources)]
     results = run_bundle(a.output, program, feeds)
@@ -56,11 +57,7 @@ def check(a: argparse.Namespace, program: AotProgram, sources: Sequence[Source])
 def _expected(a: argparse.Namespace, source: Source, feed: dict[str, Any]) -> dict[str, Array]:
     """The outputs of a function by name, computed elsewhere."""
     if a.check == "onnxruntime":
-        from glow_tools.onnxruntime_run import onnxruntime_outputs
-
         return onnxruntime_outputs(a.model, feed)
-    from glow_backends.base import get_backend
-    from glow_tools.bench_kernels import planned
 
     interpreter = get_backend("interpreter")
     shapes = {name: np.shape(array) for name, array in feed.items()}

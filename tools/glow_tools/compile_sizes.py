@@ -7,10 +7,17 @@ from itertools import product
 from math import prod
 from typing import TYPE_CHECKING
 
+from glow_backends.cpu.aot import Source
+from glow_backends.cpu.select import select
+from glow_compiler.module_programs import signatures
+from glow_compiler.onnx_model import OnnxModel
 from glow_dialects.core.conditions import Conditions
 from glow_dialects.core.errors import GlowError, OpenSizes, ShapeError
 from glow_dialects.core.extent import Extent
 from glow_dialects.core.symbols import parse_size, symbol
+from glow_dialects.instr.memory import instr_functions
+from glow_runtime.program_source import dimension_name
+from glow_tools.bench_kernels import planned
 from glow_tools.common import fail, read_module
 
 if TYPE_CHECKING:
@@ -35,8 +42,6 @@ def open_sources(
     there are sizes left another program is made for the largest of these. Ends with a message where a
     dimension has no size, or cannot stay open.
     """
-    from glow_compiler.module_programs import signatures
-    from glow_compiler.onnx_model import OnnxModel
 
     if path.endswith(".onnx"):
         inputs = OnnxModel(path, backend).description.inputs
@@ -67,10 +72,6 @@ def _source(
     backend: CpuBackend,
 ) -> tuple[Source, Sizes]:
     """A program made for an example, and its sizes: symbols, and ones."""
-    from glow_backends.cpu.aot import Source
-    from glow_backends.cpu.select import select
-    from glow_dialects.instr.memory import instr_functions
-    from glow_tools.bench_kernels import planned
 
     conditions = Conditions()
     chosen: Sizes = {}
@@ -91,8 +92,6 @@ def _source(
 
 
 def _check(inputs: Sequence[Signature], sizes: Sequence[Size], shapes: Mapping[str, Sequence[int]]) -> None:
-    from glow_runtime.program_source import dimension_name
-
     dims = {i.name: [dimension_name(i, axis) for axis in range(len(i.shape))] for i in inputs}
     known = {part for names in dims.values() for n in names if n for part in (n, *_terms(n))}
     for size in sizes:
@@ -127,8 +126,6 @@ def _shape(
     signature: Signature, chosen: Mapping[str, int], shapes: Mapping[str, Sequence[int]]
 ) -> tuple[int, ...]:
     """The shape of an input: as the caller says, or its dimensions by their names."""
-    from glow_runtime.program_source import dimension_name
-
     if signature.name in shapes:
         return tuple(shapes[signature.name])
 

@@ -14,6 +14,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from glow_backends.base import dtype_named
+from glow_backends.cpu.jit import emit_object
 from glow_dialects.core.errors import GlowError
 from glow_tools.common import fail
 from glow_tools.compile_c import checksum
@@ -137,8 +138,6 @@ def _arena(program: AotProgram) -> int:
 
 
 def _module(program: AotProgram, linker: str, embedded: bool) -> bytes:
-    from glow_backends.cpu.jit import emit_object
-
     exports = [f.name for f in program.functions] + ["__heap_base", "glow_checksum"]
     exports += [f"{f.name}_plan" for f in program.functions if f.sizes]
     exports += [f"{program.name}_weights"] if embedded else []

@@ -12,12 +12,19 @@ from xdsl.passes import ModulePass
 from xdsl.printer import Printer
 
 from glow_backends.base import Backend
+from glow_backends.cpu.backend import CpuBackend
+from glow_backends.cpu.calls import CallContext
+from glow_backends.cpu.kernel_table import call_for
 from glow_backends.interpreter.modules import run_module
 from glow_backends.phases import phases
 from glow_dialects.core.errors import GlowError
 from glow_dialects.core.instr_op import InstrOp
 from glow_dialects.core.location import names
 from glow_dialects.instr.memory import CopyOp, DeallocOp, instr_functions
+from glow_frontends.onnx import import_model
+from glow_frontends.onnx.model import opsets
+from glow_frontends.onnx.parts import serialized
+from glow_frontends.onnx.rules import find_rule
 from glow_passes.changes import Snapshot
 from glow_passes.contract import Level, levels_of
 from glow_passes.failure import reason
@@ -25,6 +32,8 @@ from glow_passes.graph.driver import Applied, Budget, counted
 from glow_passes.pipeline import INSTR
 from glow_tools.closeness import Tolerance, difference
 from glow_tools.context import tool_context
+from glow_tools.layers import OnnxLayers, Side, compare, onnx_bytes
+from glow_tools.onnxruntime_run import onnxruntime_outputs
 from glow_tools.reduce_ir import IrCase, reduced
 
 if TYPE_CHECKING:
@@ -81,10 +90,6 @@ def culprit_of_model(model: ModelProto, feed: Feed, search: Search) -> Culprit |
     """
     import numpy as np
 
-    from glow_frontends.onnx import import_model
-    from glow_frontends.onnx.parts import serialized
-    from glow_tools.onnxruntime_run import onnxruntime_outputs
-
     module = import_model(model, shapes={name: np.shape(value) for name, value in feed.items()})
     try:
         want = onnxruntime_outputs(serialized(model), feed, plain=True)
@@ -98,12 +103,6 @@ def culprit_of_model(model: ModelProto, feed: Feed, search: Search) -> Culprit |
 def _import(model: ModelProto, feed: Feed, search: Search) -> Culprit:
     """The first node of which the imported graph has another value, and its rule."""
     import numpy as np
-
-    from glow_frontends.onnx import import_model
-    from glow_frontends.onnx.model import opsets
-    from glow_frontends.onnx.rules import find_rule
-    from glow_tools.layers import OnnxLayers, Side, compare, onnx_bytes
-    from glow_tools.onnxruntime_run import onnxruntime_outputs
 
     def imported(some: Any, feed: Feed) -> Any:
         return run_module(import_model(some, shapes={n: np.shape(v) for n, v in feed.items()}), feed)
@@ -232,12 +231,7 @@ def _origin(op: InstrOp) -> str:
 
 def _kernel_name(op: InstrOp, backend: Backend) -> str:
     """What computes an instruction: on the CPU the function that emits its kernel."""
-    from glow_backends.cpu.backend import CpuBackend
-
     call = None
     if isinstance(backend, CpuBackend):
-        from glow_backends.cpu.calls import CallContext
-        from glow_backends.cpu.kernel_table import call_for
-
         call = call_for(op, CallContext(backend.target))
     return op.name.partition(".")[2] if call is None else _qualified(call.emit)

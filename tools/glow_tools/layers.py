@@ -8,9 +8,25 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
+from xdsl.dialects.builtin import ModuleOp
 
 from glow_dialects.core.errors import GlowError
-from glow_passes.quantize.instrument import PREFIX
+from glow_dialects.core.files import whole
+from glow_dialects.core.graph_op import GraphOp
+from glow_dialects.ops.module import PlaceholderOp, SaveOp, functions, lookup
+from glow_frontends.onnx.export import export_model
+from glow_frontends.onnx.model import uses
+from glow_frontends.onnx.parts import (
+    constants,
+    part,
+    read_whole,
+    serialized,
+    with_outputs,
+    without_tensors,
+    write,
+)
+from glow_passes.quantize.instrument import PREFIX, instrument
+from glow_passes.quantize.profile import observed
 from glow_tools.closeness import Difference, Tolerance, difference, statistics
 
 if TYPE_CHECKING:
@@ -66,8 +82,6 @@ class OnnxLayers:
     """The nodes of an ONNX model; subgraphs and functions are one layer."""
 
     def __init__(self, model: str | ModelProto) -> None:
-        from glow_frontends.onnx.parts import constants, read_whole, without_tensors
-
         self.model: ModelProto = read_whole(model) if isinstance(model, str) else model
         self.constants = constants(self.model)
         odd = without_tensors(self.model)
@@ -82,8 +96,6 @@ class OnnxLayers:
 
     def before(self, value: str) -> set[str]:
         """A value and those that it is computed from."""
-        from glow_frontends.onnx.model import uses
-
         needed = {value}
         for name, node in reversed(self.makers.items()):
             if name in needed:
@@ -92,8 +104,6 @@ class OnnxLayers:
 
     def observed(self, values: Collection[str]) -> ModelProto:
         """The model with some values as its outputs."""
-        from glow_frontends.onnx.parts import with_outputs
-
         return with_outputs(self.model, list(values))
 
     def named(self, outputs: Mapping[str, Any]) -> Values:
@@ -105,9 +115,6 @@ class ModuleLayers:
     """The nodes of a module whose values are floats, or integers that stand for such."""
 
     def __init__(self, module: ModuleOp) -> None:
-        from glow_dialects.core.graph_op import GraphOp
-        from glow_dialects.ops.module import functions
-        from glow_passes.quantize.profile import observed
 
         main = next(functions(module), None)
         if main is None:
@@ -131,8 +138,6 @@ class ModuleLayers:
 
     def observed(self, values: Collection[str]) -> ModuleOp:
         """The module with saves of some values in the place of its outputs."""
-        from glow_dialects.ops.module import functions
-        from glow_passes.quantize.instrument import instrument
 
         made = self.module.clone()
         main = next(functions(made))
@@ -151,8 +156,6 @@ class ModuleLayers:
 
 def _is_output(op: Operation) -> PlaceholderOp | None:
     """The output that an operation saves to, if it does."""
-    from glow_dialects.ops.module import PlaceholderOp, SaveOp, lookup
-
     if not isinstance(op, SaveOp):
         return None
     place = lookup(op, op.symbol.root_reference.data)
@@ -182,10 +185,6 @@ def layers_of(model: Any) -> Layers:
 
 def onnx_bytes(model: Any) -> bytes:
     """An observed model for onnxruntime."""
-    from xdsl.dialects.builtin import ModuleOp
-
-    from glow_frontends.onnx.export import export_model
-    from glow_frontends.onnx.parts import serialized
 
     return serialized(export_model(model) if isinstance(model, ModuleOp) else model)
 
@@ -299,8 +298,6 @@ class Alone:
 
 def alone(side: Side, layer: Layer, want: Array, feed: Feed, whole: OnnxLayers) -> Alone:
     """A node of an ONNX model that should make `want`, with what `side` gives its inputs."""
-    from glow_frontends.onnx.model import uses
-    from glow_frontends.onnx.parts import part
 
     node = whole.makers[layer.value]
     weights = {w.name for w in whole.model.graph.initializer} - {i.name for i in whole.model.graph.input}
@@ -327,8 +324,6 @@ class OnnxSideValues:
 
 def write_alone(path: Path, made: Alone) -> Path:
     """Write a node's model, and its inputs beside it; the path of these."""
-    from glow_dialects.core.files import whole
-    from glow_frontends.onnx.parts import write
 
     inputs = path.with_suffix(".npz")
     write(path, made.model)

@@ -11,6 +11,8 @@ from typing import Any, ClassVar
 
 from model_explorer import Adapter, AdapterMetadata, ModelExplorerGraphs, graph_builder
 
+from glow_dialects.core.verify import verify
+from glow_passes.listing import Listing
 from glow_runtime.page.nodes import Node, Numbers, nodes
 from glow_tools.common import describe, read_module
 from glow_tools.context import tool_context
@@ -31,8 +33,6 @@ class GlowAdapter(Adapter):
 
     def convert(self, model_path: str, settings: dict[str, Any]) -> ModelExplorerGraphs:
         """The graph of a file; ValueError with the message of the parser or verifier where it is none."""
-        from glow_dialects.core.verify import verify
-        from glow_passes.listing import Listing
 
         try:
             module = read_module(model_path, {}, tool_context())

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from importlib.resources import files
 from pathlib import Path
 
+from glow_backends.base import registry
 from glow_dialects.core.files import whole
 from glow_tools.common import command, fail, guarded
 
@@ -47,8 +48,6 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _write(name: str, root: Path) -> None:
     if not re.fullmatch(r"[a-z][a-z0-9]*(_[a-z0-9]+)*", name):
         fail(f"'{name}' is not a snake_case name")
-    from glow_backends.base import registry
-
     if name in registry():
         fail(f"there is a backend '{name}' already")
     folder = root / f"glow_{name}"

@@ -10,7 +10,16 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from glow_tools.common import add_shape, command, count_option, guarded, write_text
+from glow_tools.common import (
+    add_shape,
+    command,
+    count_option,
+    guarded,
+    parse_text,
+    read_module,
+    read_text,
+    write_text,
+)
 
 if TYPE_CHECKING:
     from xdsl.context import Context
@@ -100,7 +109,6 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _reproduced(a: argparse.Namespace) -> argparse.Namespace:
     """The options that the first line of a reproducer names, for its module."""
     from glow_dialects.core.errors import GlowError
-    from glow_tools.common import read_text
 
     if a.file == "-":
         raise GlowError("a reproducer is a file: its weights lie beside it")
@@ -142,7 +150,6 @@ def _run(a: argparse.Namespace) -> int:
 
 def _several(a: argparse.Namespace) -> int:
     """The programs of one file, each on its own; 1 where one fails, or fails otherwise than announced."""
-    from glow_tools.common import read_text
     from glow_tools.diagnostics import parts_of, verified
 
     text, name = read_text(a.file)
@@ -216,8 +223,6 @@ def _analyzed(a: argparse.Namespace, module: ModuleOp) -> str:
 
 
 def _read(a: argparse.Namespace, part: str | None, ctx: Context) -> ModuleOp:
-    from glow_tools.common import parse_text, read_module
-
     if part is None:
         return read_module(a.file, dict(a.shape), ctx, a.allow_unregistered_dialect)
     return parse_text(part, "<stdin>" if a.file == "-" else a.file, ctx, a.allow_unregistered_dialect)

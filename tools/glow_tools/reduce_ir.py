@@ -32,7 +32,10 @@ from glow_dialects.instr.memory import (
 )
 from glow_dialects.ops.module import ConstantOp, FuncOp, GetOp, PlaceholderOp, SaveOp, functions
 from glow_passes.graph.symbols import Symbols, is_quantized
+from glow_runtime.weights import WeightWriter
+from glow_tools.common import write_text
 from glow_tools.delta import smallest
+from glow_tools.targets import text_of
 
 Feed = dict[str, Any]
 #: What a value is replaced by: its contents, and whether they are known when compiling.
@@ -54,9 +57,6 @@ class IrCase:
 
     def write(self, path: Path) -> None:
         """Write the module, and its weights beside it."""
-        from glow_runtime.weights import WeightWriter
-        from glow_tools.common import write_text
-        from glow_tools.targets import text_of
 
         weights = WeightWriter()(self.module)
         write_text(str(path), text_of(self.module))

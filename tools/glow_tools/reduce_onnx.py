@@ -10,7 +10,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from glow_dialects.core.errors import GlowError
+from glow_frontends.onnx.model import uses
+from glow_frontends.onnx.parts import constants, ends, part, serialized, weights, with_outputs, write
 from glow_tools.delta import smallest
+from glow_tools.onnxruntime_run import onnxruntime_outputs
 
 if TYPE_CHECKING:
     from onnx import ModelProto, NodeProto
@@ -33,8 +36,6 @@ class OnnxCase:
 
     def write(self, path: Path) -> None:
         """Write the model."""
-        from glow_frontends.onnx.parts import write
-
         write(path, self.model)
 
 
@@ -59,8 +60,6 @@ class _Cutter:
     """Parts of a model, of which every value is known."""
 
     def __init__(self, case: OnnxCase) -> None:
-        from glow_frontends.onnx.parts import constants
-
         self.case = case
         self.constants = constants(case.model)
         self.values: Feed = {**_values(case), **case.feed}
@@ -68,8 +67,6 @@ class _Cutter:
 
     def part(self, nodes: Sequence[NodeProto], outputs: Collection[str] | None = None) -> OnnxCase:
         """Some of the nodes, with inputs in place of the others."""
-        from glow_frontends.onnx.model import uses
-        from glow_frontends.onnx.parts import ends, part
 
         made = {o for n in nodes for o in n.output if o}
         needed = {name for n in nodes for name in uses(n)} - made
@@ -85,8 +82,6 @@ class _Cutter:
 def _values(case: OnnxCase) -> Feed:
     """The tensors that nodes make, by onnxruntime, or by the interpreter where that does not run it."""
     import glow_compiler as glow
-    from glow_frontends.onnx.parts import serialized, with_outputs
-    from glow_tools.onnxruntime_run import onnxruntime_outputs
 
     names = [o for n in case.model.graph.node for o in n.output if o]
     whole = with_outputs(case.model, names)
@@ -109,8 +104,6 @@ def _smaller_shapes(case: OnnxCase, wrong: Wrong) -> OnnxCase:
 
 
 def _arrays(case: OnnxCase) -> dict[str, Array]:
-    from glow_frontends.onnx.parts import weights
-
     return {**case.feed, **weights(case.model)}
 
 
@@ -127,8 +120,6 @@ def _resized(case: OnnxCase, size: int, new: int) -> OnnxCase:
 
 def _with_arrays(case: OnnxCase, arrays: dict[str, Array]) -> OnnxCase:
     """The same nodes on other arrays."""
-    from glow_frontends.onnx.parts import part
-
     feed = {n: arrays[n] for n in case.feed}
     weights = {n: a for n, a in arrays.items() if n not in feed}
     outputs = dict.fromkeys(o.name for o in case.model.graph.output)

@@ -10,9 +10,11 @@ from typing import Any
 import glow_compiler as glow
 from glow_backends.report import Report
 from glow_dialects.core.byte_counts import byte_count
+from glow_passes.watch.dot import drawn
 from glow_runtime.devices.device import Device
 from glow_runtime.host.provisioner import Partitioning
 from glow_runtime.program_source import Signature
+from glow_tools.common import write_text
 
 #: Devices where the memory of each is asked for, but not how many there are.
 MOST_DEVICES = 16
@@ -62,8 +64,6 @@ class HostedModel:
 
     def draw(self, path: Path) -> None:
         """Write a picture of the devices and what is on them: SVG, or Graphviz text."""
-        from glow_passes.watch.dot import drawn
-        from glow_tools.common import write_text
 
         text = self.host.picture()
         write_text(str(path), drawn(text) if path.suffix == ".svg" else text)

@@ -98,58 +98,20 @@ class CpuBackend(Backend):
         return CpuLayout(self.target)
 
     def graph_passes(self) -> Sequence[ModulePass]:
-        from glow_backends.cpu.passes.cpu_attention import CpuAttentionPass
-        from glow_backends.cpu.passes.cpu_channels import CpuChannelsPass
-        from glow_backends.cpu.passes.cpu_choose import CpuChoosePass
-        from glow_backends.cpu.passes.cpu_fuse import CpuFusePass
-        from glow_backends.cpu.passes.cpu_fuse_norms import CpuFuseNormsPass
-        from glow_backends.cpu.passes.cpu_fuse_sums import CpuFuseSumsPass
-        from glow_backends.cpu.passes.cpu_halves import CpuHalvesPass
-        from glow_backends.cpu.passes.cpu_images import CpuImagesPass
-        from glow_backends.cpu.passes.cpu_integer_blocks import CpuIntegerBlocksPass
-        from glow_backends.cpu.passes.cpu_layout import CpuLayoutPass
-        from glow_backends.cpu.passes.cpu_pairs import CpuPairsPass
-        from glow_backends.cpu.passes.cpu_recurrent import CpuRecurrentPass
-        from glow_backends.cpu.passes.cpu_rows import CpuRowsPass
-        from glow_backends.cpu.passes.cpu_stack import CpuStackPass
-        from glow_backends.cpu.passes.cpu_widen import CpuWidenPass
+        from glow_backends.cpu.pipeline import graph_passes
 
-        return (
-            CpuWidenPass(self.cpu),  # layers on 16-bit floats
-            CpuHalvesPass(),  # layers on 16-bit integers
-            CpuRowsPass(),  # scatters and gathers of whole rows
-            CpuRecurrentPass(),  # one product for all steps of a network
-            CpuLayoutPass(self.cpu),  # channel blocks through whole regions
-            CpuChannelsPass(),  # shuffles inside those regions
-            CpuFusePass(self.cpu),  # epilogues
-            CpuAttentionPass(),  # softmax between two products
-            CpuFuseNormsPass(),  # around normalisations of training
-            CpuFuseSumsPass(),  # residuals of quantised convolutions
-            CpuPairsPass(self.cpu),  # 16-bit numbers in place of bytes, where products take pairs
-            CpuIntegerBlocksPass(self.cpu),  # 8-bit activations by weights of few bits
-            CpuStackPass(),  # the remaining element-wise operators
-            CpuImagesPass(self.cpu, self.target.threads, self.winograd),  # batches part by part
-            CpuChoosePass(self.cpu, self.target.threads, self.winograd, self.search),
-        )
+        return graph_passes(self.cpu, self.target.threads, self.winograd, self.search)
 
     def instr_passes(self) -> Sequence[ModulePass]:
-        from glow_backends.cpu.passes.cpu_place_parts import CpuPlacePartsPass
-        from glow_passes.instr.one_memory import OneMemoryPass
-        from glow_passes.instr.unroll import UnrollPass
+        from glow_backends.cpu.pipeline import instr_passes
 
-        return (
-            UnrollPass(),  # programs for devices that have loops
-            OneMemoryPass(),  # and memories
-            CpuPlacePartsPass(),  # parts of a buffer stay in it
-        )
+        return instr_passes()
 
     @classmethod
     def passes(cls) -> Sequence[type[ModulePass]]:
-        from glow_backends.cpu.to_llvm import ConvertGlowInstrToLLVMPass
+        from glow_backends.cpu.pipeline import own_passes
 
-        backend = cls()
-        own = (type(p) for p in (*backend.graph_passes(), backend.instr_passes()[-1]))
-        return (*dict.fromkeys(own), ConvertGlowInstrToLLVMPass)
+        return own_passes()
 
     @classmethod
     def dialects(cls) -> Mapping[str, Callable[[], Dialect]]:

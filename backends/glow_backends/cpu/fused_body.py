@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import cache
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 from weakref import WeakKeyDictionary
 
 import ml_dtypes
@@ -50,9 +50,18 @@ class EpilogueOp(PureOp):
     """
 
     body = opt_region_def("single_block")
+    if TYPE_CHECKING:  # each declares them where they stand among its operands
+        extras: Sequence[SSAValue]
 
     def check(self) -> None:
         check_epilogue(self)
+
+
+class SumsOp(EpilogueOp):
+    """Sums of products, with a `bias` if any. What follows joins its body while the sums are in registers."""
+
+    if TYPE_CHECKING:
+        bias: SSAValue | None
 
 
 class BodyBuilder:
@@ -155,7 +164,7 @@ def _steps_of(op: Operation, args: Sequence[int], parts: Steps) -> int:
     if isinstance(op, SplatOp):
         number = op.value if values.is_float(kind) else bool(op.value) if kind == "i1" else int(op.value)
         return parts.add("constant", dtype=kind, params=(number,))
-    if is_quantized(op):
+    if isinstance(op, GraphOp) and is_quantized(op):
         return expand(op, op.results[0], op.operands, args, parts)
     name = op.name.removeprefix("glow.")
     known = values.has(kind) and supports(name, kind)
@@ -185,7 +194,7 @@ def body_of(program: Pointwise) -> Region:
     return builder.finish(*(known[o] for o in program.outputs))
 
 
-def check_columns(op: Any) -> None:
+def check_columns(op: SumsOp) -> None:
     """Raise unless the bias of a product has one value a column."""
     for value in present(op.bias):
         if shape_of(value) != shape_of(op.results[0])[-1:]:
@@ -195,7 +204,7 @@ def check_columns(op: Any) -> None:
             )
 
 
-def check_epilogue(op: Any) -> None:
+def check_epilogue(op: EpilogueOp) -> None:
     """Raise unless the body fits: one input for the result and each extra operand, all of one float type."""
     kind, extras = op.results[0].type, op.extras
     for value in extras:

@@ -45,7 +45,7 @@ class Steps:
         return self.add(op, arg, self.number(value, dtype), dtype=dtype)
 
 
-def is_quantized(op: Any) -> bool:
+def is_quantized(op: Operator) -> bool:
     """Whether the operator (node or instruction) has steps here."""
     return operator_of(op) in EXPANSIONS and all(
         kind.axis.data < 0 and kind.storage.width.data <= 32
@@ -54,7 +54,7 @@ def is_quantized(op: Any) -> bool:
     )
 
 
-def expand(op: Any, result: Any, inputs: Sequence[Any], args: Sequence[int], steps: Steps) -> int:
+def expand(op: Operator, result: Any, inputs: Sequence[Any], args: Sequence[int], steps: Steps) -> int:
     """Append the steps of `op`; `result` and `inputs` are values or buffers, `args` their numbers."""
     return EXPANSIONS[operator_of(op)](op, result, inputs, args, steps)
 
@@ -82,7 +82,7 @@ def finish(
     return steps.add("cast", steps.add("clip", shifted, dtype=dtype, params=bounds), dtype=name)
 
 
-def _quantize(op: Any, result: Any, inputs: Sequence[Any], args: Sequence[int], steps: Steps) -> int:
+def _quantize(op: Operator, result: Any, inputs: Sequence[Any], args: Sequence[int], steps: Steps) -> int:
     kind, dtype = _kind(result), dtype_name(inputs[0])
     dtype = dtype if dtype == "f64" else "f32"
     value = args[0] if dtype_name(inputs[0]) == dtype else steps.add("cast", args[0], dtype=dtype)
@@ -101,7 +101,7 @@ def _divided(steps: Steps, value: int, kind: UniformQuantizedType, dtype: str, n
     return steps.add("cast", steps.add("clip", known, dtype=dtype, params=(low, high)), dtype=name)
 
 
-def _dequantize(op: Any, result: Any, inputs: Sequence[Any], args: Sequence[int], steps: Steps) -> int:
+def _dequantize(op: Operator, result: Any, inputs: Sequence[Any], args: Sequence[int], steps: Steps) -> int:
     kind, name = _kind(inputs[0]), dtype_name(result)
     exact = float(np.float32(scale_of(kind))) == scale_of(kind) and kind.storage.width.data <= 16
     dtype = "f32" if exact and name != "f64" else "f64"
@@ -109,7 +109,7 @@ def _dequantize(op: Any, result: Any, inputs: Sequence[Any], args: Sequence[int]
     return value if dtype == name else steps.add("cast", value, dtype=name)
 
 
-def _rescale(op: Any, result: Any, inputs: Sequence[Any], args: Sequence[int], steps: Steps) -> int:
+def _rescale(op: Operator, result: Any, inputs: Sequence[Any], args: Sequence[int], steps: Steps) -> int:
     source, to, name = _kind(inputs[0]), _kind(result), dtype_name(result)
     flipped = {dtype_name(inputs[0]), name} == {"i8", "u8"}
     if flipped and scale_of(source) == scale_of(to) and abs(zero_of(to) - zero_of(source)) == 128:

@@ -14,7 +14,7 @@ from xdsl.dialects.builtin import UnitAttr
 from xdsl.ir import Attribute, SSAValue
 
 from glow_dialects.core.attributes import to_attribute
-from glow_dialects.fn.dialect import TupleOp
+from glow_dialects.fn.dialect import ConstantOp, TupleOp
 from glow_dialects.fn.gradients import GradOp, ValueAndGradOp, argnums
 from glow_dialects.fn.primitives import PRIMITIVES
 from glow_dialects.fn.primitives.cotangents import StopGradient
@@ -335,8 +335,6 @@ def _transform(with_value: bool) -> Handler:
 def int_constant(value: Value) -> int | None:
     """The int that a value is known to be."""
     from xdsl.dialects.builtin import IntegerAttr
-
-    from glow_dialects.fn.dialect import ConstantOp
 
     if isinstance(value, Static):
         return value.value

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 from xdsl.ir import SSAValue
 
@@ -19,7 +18,7 @@ Range = tuple[float, float]
 FULL: Range = (-math.inf, math.inf)
 
 
-def _range_of(op: Any, r: Rewriter) -> tuple[SSAValue, Range] | None:
+def _range_of(op: object, r: Rewriter) -> tuple[SSAValue, Range] | None:
     """(x, limits) where `op` is one of max, min, relu, clip of x and changes only the range."""
     if isinstance(op, ReluOp):
         return op.input, (0.0, math.inf)

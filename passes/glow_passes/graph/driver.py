@@ -23,7 +23,7 @@ from glow_dialects.core.builder import Builder
 from glow_dialects.core.errors import CompileError
 from glow_dialects.core.graph_op import GraphOp
 from glow_dialects.core.location import hand_on, names
-from glow_dialects.core.types import Array, Tensor, tensor_of, typed
+from glow_dialects.core.types import Array, Tensor, dtype_of, shape_of, tensor_of, typed
 from glow_dialects.ops.module import FuncOp, GetOp, bodies
 from glow_dialects.ops.splat import SplatOp
 from glow_passes.graph.symbols import Symbols, is_quantized, uniform_value
@@ -296,8 +296,6 @@ def rewrite(module: ModuleOp, patterns: tuple[Pattern, ...]) -> int:
 
 def splat_array(value: float, kind: Tensor) -> Array:
     """A stride-0 array of a tensor type."""
-    from glow_dialects.core.types import dtype_of, shape_of
-
     return np.broadcast_to(np.array(value).astype(dtype_of(kind)), shape_of(kind))
 
 

@@ -6,7 +6,7 @@ d = x - mean(x);  y = d / sqrt(mean(d * d) + epsilon) * scale + bias
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from xdsl.ir import SSAValue
@@ -20,6 +20,8 @@ from glow_dialects.ops.reshape import ReshapeOp
 from glow_dialects.ops.unary_math import ReciprocalOp, RsqrtOp, SqrtOp
 from glow_passes.graph.driver import Pattern, Rewriter, is_used_once, producer
 from glow_passes.graph.match import beside_scalar, rank
+
+N = TypeVar("N", LayerNormOp, RmsNormOp)
 
 
 def _deviation(value: SSAValue, inverse: bool, r: Rewriter) -> tuple[SSAValue, float] | None:
@@ -94,7 +96,7 @@ def _parameter(value: SSAValue, shape: tuple[int, ...], r: Rewriter) -> SSAValue
     return r(ReshapeOp.to(value, shape))
 
 
-def _norm(op: Any, kind: Any) -> tuple[Any, SSAValue] | None:
+def _norm(op: AddOp | MulOp, kind: type[N]) -> tuple[N, SSAValue] | None:
     """(the normalisation, the operand beside it) of a product or sum, its only reader."""
     for value, other in ((op.lhs, op.rhs), (op.rhs, op.lhs)):
         inner = producer(value, kind)

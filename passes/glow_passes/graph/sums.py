@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any
 
 from xdsl.ir import SSAValue
 
@@ -22,7 +21,7 @@ from glow_passes.graph.match import terms
 MANY = 3
 
 
-def _leaves(op: Any) -> list[SSAValue]:
+def _leaves(op: AddOp) -> list[SSAValue]:
     """The terms of a tree of sums; nothing where one of them is broadcast."""
     addends = terms(op)
     return addends if all(v.type == op.result.type for v in addends) else []

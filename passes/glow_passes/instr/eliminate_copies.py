@@ -10,6 +10,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation, SSAValue
 
 from glow_dialects.core.instr_op import InstrOp
+from glow_dialects.core.types import shape_of
 from glow_dialects.instr.memory import (
     AllocOp,
     CopyOp,
@@ -99,8 +100,6 @@ def _in_place(op: InstrOp, result: SSAValue, operand: SSAValue) -> bool:
 
 def _count(value: SSAValue) -> int:
     from math import prod
-
-    from glow_dialects.core.types import shape_of
 
     return prod(shape_of(value))
 

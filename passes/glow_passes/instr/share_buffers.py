@@ -9,6 +9,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation, SSAValue
 
 from glow_dialects.core.instr_op import InstrOp
+from glow_dialects.core.types import bytes_of
 from glow_dialects.instr.flights import touched
 from glow_dialects.instr.loops import ForOp
 from glow_dialects.instr.memory import (
@@ -17,6 +18,7 @@ from glow_dialects.instr.memory import (
     InstrFuncOp,
     instr_functions,
     origin,
+    view_offset,
 )
 from glow_passes.contract import InstructionPass
 
@@ -63,8 +65,6 @@ def share(function: InstrFuncOp) -> int:
 
 
 def _whole(view: SSAValue, base: SSAValue) -> bool:
-    from glow_dialects.core.types import bytes_of
-    from glow_dialects.instr.memory import view_offset
 
     return view_offset(view) == 0 and bytes_of(view.type) == bytes_of(base.type)
 

@@ -8,8 +8,6 @@ conversions between them, of which some read the same value again.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from xdsl.ir import SSAValue
 
@@ -32,7 +30,7 @@ from glow_passes.quantize.elementwise_chains import applied
 MOST = 32
 
 
-def function_of_bytes(op: Any, r: Rewriter) -> SSAValue | None:
+def function_of_bytes(op: GraphOp, r: Rewriter) -> SSAValue | None:
     """A stored value that depends on one other alone -> lookup(other, table)."""
     result = op.results[0]
     function = _cone(op, r) if is_byte(result) else None

@@ -21,6 +21,7 @@ from glow_dialects.core.types import (
     Array,
     Tensor,
     UniformQuantizedType,
+    dtype_of,
     element_type,
     shape_of,
     tensor,
@@ -331,8 +332,6 @@ class Quantizer:
 
     def constant(self, array: Array, kind: Tensor, hint: str) -> SSAValue:
         """A constant of the module, read at the start of the function."""
-        from glow_dialects.core.types import dtype_of
-
         get = GetOp.of(self.symbols.add(array.astype(dtype_of(kind)), kind, f"{hint}_q"))
         block = self.function.body.block
         first = block.first_op

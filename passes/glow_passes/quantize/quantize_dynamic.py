@@ -8,13 +8,13 @@ No profile is needed: each row's scale is computed when it is there.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp, f32
 from xdsl.ir import SSAValue
 
+from glow_dialects.core.graph_op import GraphOp
 from glow_dialects.core.types import UniformQuantizedType, element_of, present, shape_of, tensor
 from glow_dialects.ops.arithmetic import AddOp, DivOp, MaxOp, MulOp
 from glow_dialects.ops.bit_cast import BitCastOp
@@ -37,7 +37,7 @@ LARGEST = 127.0
 SMALLEST = 1e-30
 
 
-def dynamic_product(op: Any, r: Rewriter) -> SSAValue | None:
+def dynamic_product(op: GraphOp, r: Rewriter) -> SSAValue | None:
     """fully_connected(x, w, b) with constant weights -> integers times the scales of rows."""
     x, w = op.operands[0], op.operands[1]
     if element_of(x) != f32 or op.predicate is not None or is_known(x, r) or not is_known(w, r):
@@ -53,7 +53,7 @@ def dynamic_product(op: Any, r: Rewriter) -> SSAValue | None:
     rounded = r(CastOp(r(RoundOp(r(DivOp(x, scale)))), results=tensor(shape, "int8")))
     integers = r(BitCastOp(rounded, results=tensor(shape, UNIT)))
     packed = r.weight(stored, w.name_hint or "weights", tensor(weights.shape, kind))
-    total = r(QuantizedFullyConnectedOp(integers, packed, None, results=op.result.type))
+    total = r(QuantizedFullyConnectedOp(integers, packed, None, results=op.results[0].type))
     real = r(MulOp(total, scale))
     for bias in present(op.bias) if isinstance(op, FullyConnectedOp) else ():
         real = r(AddOp(real, bias))

@@ -6,6 +6,7 @@ import gc
 from dataclasses import dataclass
 from typing import Any
 
+from glow_dialects.core.errors import DeviceError
 from glow_runtime.devices.channel import Channel
 from glow_runtime.devices.function import Recipe, Runner
 
@@ -102,8 +103,6 @@ class Worker:
 def _picklable(error: BaseException) -> BaseException:
     """The error, or one that says what it says, where it cannot travel."""
     import pickle
-
-    from glow_dialects.core.errors import DeviceError
 
     try:
         pickle.loads(pickle.dumps(error))

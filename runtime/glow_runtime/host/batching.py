@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from glow_backends.base import Port, check_inputs, check_mapping
 from glow_dialects.core.errors import BindingError, ClosedError, GlowError
 from glow_runtime.devices.function import ModelFunction
 from glow_runtime.devices.manager import DeviceManager, Run
@@ -125,8 +126,6 @@ class Batcher:
 
     def _check(self, inputs: Mapping[str, Any]) -> Mapping[str, Any]:
         """The inputs as arrays, of any number of samples up to the batch."""
-        from glow_backends.base import Port, check_inputs, check_mapping
-
         check_mapping(inputs)
         expected: list[Port] = []
         for signature in self._network.inputs:

@@ -15,8 +15,8 @@ from xdsl.ir import Region, SSAValue
 from glow_backends.cpu.calls import dtype_name
 from glow_backends.cpu.emit.epilogue import BINARY
 from glow_backends.cpu.emit.pointwise import supports
-from glow_backends.cpu.fused_body import BodyBuilder, EpilogueOp, taken_body
-from glow_backends.cpu.kernels.conv.conv_ops import ConvOp, PlaneConvOp
+from glow_backends.cpu.fused_body import BodyBuilder, EpilogueOp, SumsOp, taken_body
+from glow_backends.cpu.kernels.conv.conv_ops import ConvOp
 from glow_backends.cpu.kernels.data.blocking_ops import UnblockOp
 from glow_backends.cpu.kernels.gemm.block_gemm_op import BlockGemmOp
 from glow_backends.cpu.kernels.gemm.gemm_op import GemmOp
@@ -41,14 +41,13 @@ from glow_passes.contract import GraphPass
 from glow_passes.graph.driver import Pattern, Rewriter, producer, rewrite
 from glow_passes.graph.symbols import Symbols
 
-Kernel = ConvOp | PlaneConvOp | GemmOp | BlockGemmOp
 MOVEMENT: tuple[type[GraphOp], ...] = (ReshapeOp, TransposeOp, SliceOp, UnblockOp)
 COMPUTED = ("f32", "f16", "bf16")
 """Element types with epilogues; types without arithmetic on the target were widened before."""
 COMMUTATIVE = ("add", "mul", "max", "min")
 
 
-def rebuilt(op: Kernel, **changes: Any) -> GraphOp:
+def rebuilt(op: SumsOp, **changes: Any) -> GraphOp:
     """The same convolution or product with other operand groups or properties."""
     names = [n for n, _ in op.operand_groups()]
     operands = [changes.pop(n, op.operand_group(n)) for n in names]
@@ -57,7 +56,7 @@ def rebuilt(op: Kernel, **changes: Any) -> GraphOp:
     return type(op)(*operands, body=body, **{**known, **changes})
 
 
-def fused(kernel: Kernel, op: GraphOp, own: int, number: float | None = None) -> GraphOp:
+def fused(kernel: SumsOp, op: GraphOp, own: int, number: float | None = None) -> GraphOp:
     """`kernel` with `op`, whose operand `own` it makes, behind its body; the other one may be a number."""
     body, extras = followed(kernel, op, own, number)
     return rebuilt(kernel, body=body, extras=[*kernel.extras, *extras])
@@ -76,10 +75,9 @@ def followed(
     return body.finish(body.apply(op, [*body.results, *others])), extras
 
 
-def _kernel(value: SSAValue) -> Kernel | None:
+def _kernel(value: SSAValue) -> SumsOp | None:
     """The convolution or product that makes `value`, if this is its one use."""
-    kinds: tuple[type[Kernel], ...] = (ConvOp, PlaneConvOp, GemmOp, BlockGemmOp)
-    return next((k for kind in kinds if (k := producer(value, kind, single=True))), None)
+    return producer(value, SumsOp, single=True)
 
 
 def step_after(op: GraphOp, r: Rewriter) -> SSAValue | None:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
 
 from glow_backends.cpu.kernels.conv.quantized_ops import QuantizedConvOp
-from glow_dialects.core.types import UniformQuantizedType, element_of
+from glow_dialects.core.types import UniformQuantizedType, element_of, shape_of
 from glow_dialects.ops.quantized_arithmetic import QuantizedAddOp
 from glow_passes.contract import GraphPass
 from glow_passes.graph.driver import Pattern, Rewriter, producer, rewrite
@@ -18,14 +17,14 @@ from glow_passes.graph.driver import Pattern, Rewriter, producer, rewrite
 WINDOW = ("lanes", "strides", "pads", "dilations", "group", "low", "high")
 
 
-def sum_after(op: Any, r: Rewriter) -> SSAValue | None:
+def sum_after(op: QuantizedAddOp, r: Rewriter) -> SSAValue | None:
     """quantized_add(quantized_conv(x), y) -> quantized_conv(x, y), one store."""
     if op.predicate is not None:
         return None
     for value, other in ((op.lhs, op.rhs), (op.rhs, op.lhs)):
-        conv: Any = producer(value, QuantizedConvOp, single=True)
+        conv = producer(value, QuantizedConvOp, single=True)
         kind = element_of(value)
-        if conv is None or conv.residual is not None or value.type.get_shape() != other.type.get_shape():
+        if conv is None or conv.residual is not None or shape_of(value) != shape_of(other):
             continue
         if not isinstance(kind, UniformQuantizedType):
             continue

@@ -35,7 +35,7 @@ FEW_ROWS = 4
 def conv(every: bool) -> Callable[[Any, Rewriter], SSAValue | None]:
     """quantized_conv(x) -> pairs_conv(rescale(x)), of bytes if `every` one is to be one."""
 
-    def rule(op: Any, r: Rewriter) -> SSAValue | None:
+    def rule(op: QuantizedConvOp, r: Rewriter) -> SSAValue | None:
         depthwise = 1 < op.group == shape_of(op.filter)[0] and shape_of(op.filter)[1] == 1
         if depthwise or op.predicate is not None or not (every or _is_wide(op.filter)):
             return None
@@ -51,7 +51,7 @@ def fully_connected(every: bool) -> Callable[[Any, Rewriter], SSAValue | None]:
     Of bytes if `every` one of many rows is to be one.
     """
 
-    def rule(op: Any, r: Rewriter) -> SSAValue | None:
+    def rule(op: QuantizedFullyConnectedOp, r: Rewriter) -> SSAValue | None:
         known = all(r.array(v) is not None for v in (op.weights, *present(op.bias)))
         wide = _is_wide(op.weights)
         wanted = wide or (every and shape_of(op.input)[0] >= FEW_ROWS)

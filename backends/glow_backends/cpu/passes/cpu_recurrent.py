@@ -27,12 +27,10 @@ from glow_dialects.ops.bit_cast import BitCastOp
 from glow_dialects.ops.fully_connected import FullyConnectedOp
 from glow_dialects.ops.gru import GruOp
 from glow_dialects.ops.iota import IotaOp
-from glow_dialects.ops.lstm import LstmOp
 from glow_dialects.ops.module import GetOp
 from glow_dialects.ops.quantized_fully_connected import QuantizedFullyConnectedOp
 from glow_dialects.ops.recurrent import GraphMath, RecurrentOp
 from glow_dialects.ops.reshape import ReshapeOp
-from glow_dialects.ops.rnn import RnnOp
 from glow_dialects.ops.transpose import TransposeOp
 from glow_passes.autodiff.recurrent import has_training_form, training_form
 from glow_passes.contract import GraphPass
@@ -146,7 +144,7 @@ def project(op: RecurrentOp, r: Rewriter) -> Sequence[SSAValue] | None:
     return training_form(op, r) if has_training_form(op) else None
 
 
-PATTERNS = (Pattern((LstmOp, GruOp, RnnOp), split), Pattern((LstmOp, GruOp, RnnOp), project))
+PATTERNS = (Pattern((RecurrentOp,), split), Pattern((RecurrentOp,), project))
 
 
 @dataclass(frozen=True)

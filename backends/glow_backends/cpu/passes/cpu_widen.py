@@ -12,7 +12,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import partial
 from math import prod
-from typing import Any
 
 import numpy as np
 from xdsl.context import Context
@@ -54,7 +53,7 @@ def _wide_type(value: SSAValue) -> Attribute:
     return tensor(shape_of(value), f32) if _is_narrow(value) else value.type
 
 
-def computes(op: Any, r: Rewriter, target: CpuTarget) -> bool:
+def computes(op: GraphOp, r: Rewriter, target: CpuTarget) -> bool:
     """Whether the target has kernels for an operator on 16-bit floats."""
     if not target.computes(dtype_name(op.results[0])):
         return False
@@ -70,7 +69,7 @@ def computes(op: Any, r: Rewriter, target: CpuTarget) -> bool:
     return prod(batch) == 1 and depth > 0 and depth % 2 == 0
 
 
-def widened(op: Any, r: Rewriter, target: CpuTarget) -> SSAValue | None:
+def widened(op: GraphOp, r: Rewriter, target: CpuTarget) -> SSAValue | None:
     """The operator on f32 between casts."""
     if computes(op, r, target) or (isinstance(op, ADDING) and op.reduction == "none"):
         return None

@@ -12,6 +12,7 @@ import numpy as np
 from onnx import ModelProto, NodeProto, OperatorSetIdProto, TensorProto, ValueInfoProto, helper
 from xdsl.dialects.builtin import ModuleOp, StringAttr
 
+from glow_dialects.core.attributes import array_of
 from glow_dialects.core.builder import taken_apart
 from glow_dialects.core.conditions import Symbol
 from glow_dialects.core.errors import GlowError, UnsupportedError
@@ -180,8 +181,6 @@ def _read(op: GetOp, exporter: Exporter, reads: dict[str, str]) -> str:
 
 def _first_value(target: PlaceholderOp) -> Array:
     """The initial value of a state."""
-    from glow_dialects.core.attributes import array_of
-
     kind: Any = target.type
     array = array_of(target.init, kind) if target.init is not None else None
     return np.zeros(shape_of(kind), dtype_of(kind)) if array is None else array

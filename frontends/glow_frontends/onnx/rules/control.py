@@ -20,6 +20,7 @@ from glow_frontends.onnx.rules import loops
 from glow_frontends.onnx.rules.forecast import forecast
 from glow_frontends.onnx.rules.rule import Versions, axis_of, per_axis
 from glow_frontends.onnx.rules.shape import cut, join
+from glow_frontends.onnx.tensors import numpy_type
 from glow_frontends.onnx.values import (
     AnyValue,
     BoundedValue,
@@ -222,8 +223,6 @@ def _stack(g: Emitter, parts: list[Value], kind: TypeProto.Tensor | None, axis: 
     if not parts:
         if kind is None:
             raise RuleError("nothing to stack")
-        from glow_frontends.onnx.tensors import numpy_type
-
         dims = [d.dim_value for d in kind.shape.dim]
         return np.zeros((0, *dims), numpy_type(kind.elem_type))
     wide: list[Value] = []

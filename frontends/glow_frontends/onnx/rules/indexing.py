@@ -29,6 +29,7 @@ from glow_frontends.onnx.rules.cast import cast_to
 from glow_frontends.onnx.rules.rule import Versions, axis_of, ranked
 from glow_frontends.onnx.rules.shape import cut
 from glow_frontends.onnx.sizes import objects, objects_of
+from glow_frontends.onnx.tensors import numpy_type
 from glow_frontends.onnx.values import Value, dtype_of_value, rank, shape, type_of
 
 INT64 = np.dtype(np.int64)
@@ -206,8 +207,6 @@ def _diagonal(g: Emitter, kind: type[GraphOp], dims: Sequence[int], k: int) -> V
 
 def eye_like(g: Emitter, n: Node) -> Value:
     """EyeLike: known where shapes are."""
-    from glow_frontends.onnx.tensors import numpy_type
-
     kind = numpy_type(n.integer("dtype")) if n.has("dtype") else dtype_of_value(n[0])
     if rank(n[0]) != 2:
         raise RuleError(f"a tensor of rank {rank(n[0])}, expected a matrix")

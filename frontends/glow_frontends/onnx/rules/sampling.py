@@ -26,7 +26,7 @@ from glow_frontends.onnx.rules.indexing import in_range, take
 from glow_frontends.onnx.rules.nn import product
 from glow_frontends.onnx.rules.rule import Versions
 from glow_frontends.onnx.rules.shape import cut, join
-from glow_frontends.onnx.rules.windows import window_of
+from glow_frontends.onnx.rules.windows import Window, window_of
 from glow_frontends.onnx.values import Value, dtype_of_value, rank, shape, type_of
 
 INT64 = np.dtype(np.int64)
@@ -287,8 +287,6 @@ def deform_conv(g: Emitter, n: Node) -> Value:
 
 def _base(window: object, axis: int, outs: Sequence[int], dtype: np.dtype) -> Array:
     """Where the kernel's taps lie along `axis` without offsets: [1, points, *outs]."""
-    from glow_frontends.onnx.rules.windows import Window
-
     assert isinstance(window, Window)
     taps = np.indices(window.kernel)[axis].reshape(-1) * window.dilations[axis]
     starts = np.arange(outs[axis]) * window.strides[axis] - window.pads[axis]

@@ -10,7 +10,7 @@ from xdsl.irdl import operand_def, opt_operand_def, result_def, var_operand_def
 from xdsl.utils.exceptions import VerifyException
 
 from glow_backends.cpu.emit.filters import FORMS, plain_filter, sizes_of
-from glow_backends.cpu.fused_body import EpilogueOp, run_epilogue
+from glow_backends.cpu.fused_body import SumsOp, run_epilogue
 from glow_backends.cpu.kernels.data.blocking_ops import blocked
 from glow_dialects.core.blocks import block_channels, unblock_channels
 from glow_dialects.core.graph_op import graph_op
@@ -27,7 +27,7 @@ ALGORITHMS = ("direct", *(f"winograd{tile}" for tile in range(2, 8)), "depthwise
 
 
 @graph_op
-class ConvOp(EpilogueOp):
+class ConvOp(SumsOp):
     """body(conv(input, filter) + bias, extras) on blocked activations.
 
     `input` is blocked, or NCHW (few channels, algorithm direct). `filter` has axes in the order of
@@ -104,7 +104,7 @@ class ConvOp(EpilogueOp):
 
 
 @graph_op
-class PlaneConvOp(EpilogueOp):
+class PlaneConvOp(SumsOp):
     """body(conv(input, filter) + bias, extras) of few output channels on NCHW, without pads.
 
     The stride along rows is 1; one of `phases` has become as many channels. `filter` is OIHW; each

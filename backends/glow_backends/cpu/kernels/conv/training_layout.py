@@ -48,7 +48,7 @@ def _source(op: ConvOp | ConvBackwardWeightsOp, region: Region) -> SSAValue | No
     return None if form is None else form.value
 
 
-def _form(op: Any, turned: bool = False) -> str:
+def _form(op: ConvOp | ConvTransposeOp | ConvBackwardWeightsOp, turned: bool = False) -> str:
     forms = {"NCHW": ("OIHW", "IOHW"), "NHWC": ("OHWI", "IHWO")}
     return forms[op.layout][turned]
 

@@ -10,14 +10,14 @@ from xdsl.ir import Attribute
 from xdsl.irdl import operand_def, opt_operand_def, result_def, var_operand_def
 from xdsl.utils.exceptions import VerifyException
 
-from glow_backends.cpu.fused_body import EpilogueOp, check_columns, run_epilogue
+from glow_backends.cpu.fused_body import SumsOp, check_columns, run_epilogue
 from glow_dialects.core.graph_op import graph_op
 from glow_dialects.core.properties import float_prop, int_prop, opt_floats_prop
 from glow_dialects.core.types import Array, Tensor, element_of, shape_of, tensor
 from glow_dialects.ops.dequantize_blocks import FORM, dequantize_blocks
 
 
-class PackedProductOp(EpilogueOp):
+class PackedProductOp(SumsOp):
     """body(a @ w' + bias, extras) for w [n, k] = glow.dequantize_blocks(codes, scales, points).
 
     a is [..., k]; `bias` has one value a column, each of `extras` the result's type.

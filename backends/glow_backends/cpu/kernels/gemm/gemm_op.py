@@ -10,7 +10,7 @@ from xdsl.ir import Attribute
 from xdsl.irdl import operand_def, opt_operand_def, result_def, var_operand_def
 from xdsl.utils.exceptions import VerifyException
 
-from glow_backends.cpu.fused_body import EpilogueOp, check_columns, run_epilogue
+from glow_backends.cpu.fused_body import SumsOp, check_columns, run_epilogue
 from glow_dialects.core.graph_op import graph_op
 from glow_dialects.core.properties import (
     bool_prop,
@@ -20,7 +20,7 @@ from glow_dialects.core.types import Array, Tensor, broadcast_shapes, element_of
 
 
 @graph_op
-class GemmOp(EpilogueOp):
+class GemmOp(SumsOp):
     """body(scale * op(a) @ op(b) + bias, extras); op transposes the last two axes where asked.
 
     The axes before the last two broadcast as in numpy.matmul; `bias` has one value a column, each

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
@@ -12,6 +11,7 @@ from glow_backends.cpu.kernels.norm.batch_norm_ops import BatchNormTrainOp as Bl
 from glow_backends.cpu.kernels.norm.lrn_op import BlockedLrnOp
 from glow_backends.cpu.target import CpuTarget
 from glow_dialects.core.blocks import Blocked
+from glow_dialects.core.graph_op import GraphOp
 from glow_dialects.core.types import dtype_of
 from glow_dialects.ops.arithmetic import AddOp, MulOp
 from glow_dialects.ops.batch_norm import BatchNormBackwardOp, BatchNormOp, BatchNormTrainOp
@@ -63,7 +63,7 @@ def batch_norm_backward(op: BatchNormBackwardOp, region: Region, target: CpuTarg
     return _remember(op, new, form, region)
 
 
-def _remember(op: Any, blocked_op: Any, form: Blocked, region: Region) -> bool:
+def _remember(op: GraphOp, blocked_op: GraphOp, form: Blocked, region: Region) -> bool:
     """The first result is blocked, the others are plain."""
     region.builder.insert(blocked_op)
     region.remember(op.results[0], Blocked(blocked_op.results[0], form.channels, form.rank, form.last))

@@ -11,6 +11,7 @@ import numpy as np
 from glow_backends.cpu.kernels.data.blocked_bytes import blocked, byte_kind, has_one_scale, shifted, unsigned
 from glow_backends.cpu.target import CpuTarget
 from glow_dialects.core.blocks import Blocked
+from glow_dialects.core.graph_op import GraphOp
 from glow_dialects.core.types import UniformQuantizedType, element_of, shape_of, tensor
 from glow_dialects.ops.bit_cast import BitCastOp
 from glow_dialects.ops.lookup import LookupOp
@@ -18,7 +19,7 @@ from glow_dialects.ops.quantize import RescaleOp, is_byte
 from glow_passes.graph.regions import Region
 
 
-def elementwise(op: Any, region: Region, target: CpuTarget) -> bool:
+def elementwise(op: GraphOp, region: Region, target: CpuTarget) -> bool:
     """Operands of the result's shape, one of them blocked; bytes become unsigned."""
     shape = shape_of(op.results[0])
     inputs = list(op.operands)

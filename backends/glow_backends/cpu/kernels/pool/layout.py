@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
@@ -16,7 +15,7 @@ from glow_dialects.core.blocks import Blocked
 from glow_dialects.core.types import dtype_of, element_of, shape_of, tensor
 from glow_dialects.ops.avg_pool import AvgPoolBackwardOp, AvgPoolOp
 from glow_dialects.ops.max_pool import MaxPoolBackwardOp, MaxPoolOp
-from glow_dialects.ops.reduce import ReduceMeanOp
+from glow_dialects.ops.reduce import ReduceMaxOp, ReduceMeanOp
 from glow_passes.graph.regions import Region
 
 
@@ -39,7 +38,7 @@ def pool(op: MaxPoolOp | AvgPoolOp, region: Region, target: CpuTarget) -> bool:
     return True
 
 
-def reduction(op: Any, region: Region, target: CpuTarget) -> bool:
+def reduction(op: ReduceMeanOp | ReduceMaxOp, region: Region, target: CpuTarget) -> bool:
     """The mean or the maximum over all spatial axes: a pool as large as the image."""
     form = region.known.get(op.input)
     if form is None or tuple(sorted(op.axes)) != form.spatial:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from math import prod
-from typing import Any
 
 from glow_backends.cpu.target import CpuTarget
 from glow_dialects.core.types import shape_of
@@ -13,7 +12,7 @@ from glow_dialects.ops.slice import SliceOp
 from glow_passes.graph.regions import Region
 
 
-def channel_sum(op: Any, region: Region, target: CpuTarget) -> bool:
+def channel_sum(op: ReduceSumOp, region: Region, target: CpuTarget) -> bool:
     """The sum of each channel: the gradient of a bias."""
     form = region.known.get(op.input)
     if form is None or op.keepdims or op.predicate is not None:
