@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 from xdsl.ir import Attribute, Operation, SSAValue
 
-from glow_dialects.core.builder import Builder, taken_apart
+from glow_dialects.core.builder import Builder, decomposed
 from glow_dialects.core.errors import UnsupportedError
 from glow_dialects.core.graph_op import GraphOp
 from glow_dialects.core.types import UniformQuantizedType, element_of, is_float
@@ -70,7 +70,7 @@ def expand(ops: Sequence[Operation], path: Collection[Operation]) -> dict[SSAVal
         op = stack.pop()
         if not isinstance(op, GraphOp) or op.takes_gradient():
             continue
-        results, expansion = tuple(op.results), taken_apart(op)
+        results, expansion = tuple(op.results), decomposed(op)
         if expansion is not None:
             values, parts = expansion
             replaced |= zip(results, values, strict=True)

@@ -424,19 +424,19 @@ def _no_backend(thing: Any) -> str | None:
 
 def backend_passes() -> dict[str, type[ModulePass]]:
     """Every backend's own passes, by name; those of one that fails to say are left out with a warning."""
-    from glow_dialects.core.packages import asked
+    from glow_dialects.core.packages import answer_of
 
-    own = {name: asked(kind, f"backend {name}", "passes", kind.passes, ()) for name, kind in _ours_last()}
+    own = {name: answer_of(kind, f"backend {name}", "passes", kind.passes, ()) for name, kind in _ours_last()}
     return {p.name: p for passes in own.values() for p in passes}
 
 
 def backend_dialects() -> dict[str, Callable[[], Dialect]]:
     """The dialects of backends and of packages (entry point `glow.dialects`), by name, ours before others."""
-    from glow_dialects.core.packages import added, asked, no_function
+    from glow_dialects.core.packages import added, answer_of, no_function
 
     known = added("glow.dialects", no_function)
     for name, kind in _ours_last():
-        known.update(asked(kind, f"backend {name}", "dialects", kind.dialects, {}))
+        known.update(answer_of(kind, f"backend {name}", "dialects", kind.dialects, {}))
     return known
 
 

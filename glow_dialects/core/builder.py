@@ -71,7 +71,7 @@ class Builder:
         return self(operator_class("literal").of(np.asarray(array)))
 
 
-def taken_apart(op: GraphOp) -> tuple[Sequence[SSAValue], list[Operation]] | None:
+def decomposed(op: GraphOp) -> tuple[Sequence[SSAValue], list[Operation]] | None:
     """Put what `op` decomposes into in its place.
 
     Returns what stands for its results, and the new operators; None where `op` has no decomposition.

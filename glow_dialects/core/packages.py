@@ -32,7 +32,7 @@ def package_of(thing: Any) -> str:
     return f" of package {_PACKAGES[id(thing)]}" if id(thing) in _PACKAGES else ""
 
 
-def asked(thing: Any, name: str, what: str, ask: Callable[[], _T], default: _T) -> _T:
+def answer_of(thing: Any, name: str, what: str, ask: Callable[[], _T], default: _T) -> _T:
     """What an object of a package answers; `default`, with a warning that names both, where it fails."""
     try:
         return ask()

@@ -18,7 +18,7 @@ from glow_dialects.core.types import Array, Tensor, element_of, shape_of, tensor
 from glow_dialects.ops.compare import CmpEqOp
 from glow_dialects.ops.gather_elements import GatherElementsOp, check_element_indices, element_places
 from glow_dialects.ops.indexing import REDUCTIONS, checked_prop, scatter
-from glow_dialects.ops.scatter_nd import joined_gradient, kept_where
+from glow_dialects.ops.scatter_nd import joined_gradient, masked
 
 
 @graph_op
@@ -64,7 +64,7 @@ class ScatterElementsOp(PureOp):
             numbers = b.constant(np.arange(math.prod(shape_of(self.indices))).reshape(shape_of(self.indices)))
             table = b.splat(0, tensor(shape_of(self.data), element_of(numbers)))
             last = taken(b(ScatterElementsOp(table, self.indices, numbers, axis=axis)))
-            own = kept_where(b(CmpEqOp(last, numbers)), taken(dy), b)
+            own = masked(b(CmpEqOp(last, numbers)), taken(dy), b)
             return [b(ScatterElementsOp(dy, self.indices, zeros, axis=axis)), None, own]
         pair = joined_gradient(self, dy, taken, b)
         return [pair[0], None, pair[1]]

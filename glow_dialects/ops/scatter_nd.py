@@ -80,10 +80,10 @@ def written(shape: Sequence[int], indices: SSAValue, dy: SSAValue, b: Builder) -
     numbers = b.constant(np.arange(count).reshape(rows))
     table = b.splat(0, tensor(shape[: shape_of(indices)[-1]], element_of(numbers)))
     last = b(GatherNdOp(b(ScatterNdOp(table, indices, numbers)), indices))
-    return kept_where(b(CmpEqOp(last, numbers)), dy, b)
+    return masked(b(CmpEqOp(last, numbers)), dy, b)
 
 
-def kept_where(mask: SSAValue, value: SSAValue, b: Builder) -> SSAValue:
+def masked(mask: SSAValue, value: SSAValue, b: Builder) -> SSAValue:
     """A value with 0 where a mask along its first axes is false."""
     rows = shape_of(mask)
     wide = tensor((*rows, *(1,) * (len(shape_of(value)) - len(rows))), element_of(mask))

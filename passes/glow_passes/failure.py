@@ -46,7 +46,7 @@ def named_failure(error: Exception, item: ModulePass) -> Exception:
     return BrokenPassError(f"pass {pass_text} failed: internal error, please report it: {what}")
 
 
-def told(error: VerifyException) -> str:
+def message_of(error: VerifyException) -> str:
     """What is wrong with a program: where in its file, what, what to do, and the operation."""
     op = culprit(error)
     file = None if op is None else file_of(op)

@@ -12,7 +12,7 @@ from xdsl.ir import Attribute, Block, SSAValue
 
 import glow_backends.cpu.kernels
 from glow_backends.cpu.calls import CallContext
-from glow_backends.cpu.kernel import Kernel, kept, operator_of
+from glow_backends.cpu.kernel import Kernel, once_per_operation, operator_of
 from glow_backends.cpu.kernel_table import KERNELS, call_for, has_kernel, kernel
 from glow_backends.cpu.kernels.data.interleave import Interleave
 from glow_backends.cpu.kernels.data.movement import Concat
@@ -85,5 +85,5 @@ def test_what_is_kept_of_an_operation_is_made_once() -> None:
         made.append(op)
         return len(made)
 
-    once, op, other = kept(make), concat(2, 8), concat(2, 8)
+    once, op, other = once_per_operation(make), concat(2, 8), concat(2, 8)
     assert [once(op), once(op), once(other)] == [1, 1, 2]

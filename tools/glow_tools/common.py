@@ -83,11 +83,11 @@ def describe(error: Exception) -> str:
     from xdsl.utils.exceptions import ParseError, PassFailedException, VerifyException
 
     from glow_dialects.core.errors import GlowError
-    from glow_passes.failure import reason, told
+    from glow_passes.failure import message_of, reason
 
     match error:
         case VerifyException():
-            return told(error)
+            return message_of(error)
         case ParseError() | GlowError() | PassFailedException():
             notes = [f"\n  {n}" for n in getattr(error, "__notes__", ()) if n.startswith("in pass ")]
             return str(error).strip() + "".join(notes)

@@ -160,10 +160,10 @@ def recipe(a: argparse.Namespace, samples: int) -> Recipe:
 
 def own_labels(a: argparse.Namespace, data: dict[str, np.ndarray], path: Path) -> np.ndarray | None:
     """The labels, removed from the data; None where the model's output is its loss."""
-    return None if a.loss == "output" else taken(data, a.labels, path)
+    return None if a.loss == "output" else pop_labels(data, a.labels, path)
 
 
-def taken(data: dict[str, np.ndarray], labels: str, path: Path) -> np.ndarray:
+def pop_labels(data: dict[str, np.ndarray], labels: str, path: Path) -> np.ndarray:
     """The labels, removed from the data."""
     if labels not in data:
         fail(f"{path} has no labels '{labels}'; it holds: {', '.join(data)} (see --labels)")

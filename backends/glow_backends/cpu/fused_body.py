@@ -75,7 +75,7 @@ class BodyBuilder:
     @staticmethod
     def behind(op: EpilogueOp) -> BodyBuilder:
         """What follows the body of an operator, which is taken from it."""
-        builder, body = BodyBuilder([op.results[0]]), taken_body(op)
+        builder, body = BodyBuilder([op.results[0]]), detached_body(op)
         if body is not None:
             end = body.block.last_op
             assert isinstance(end, YieldOp)
@@ -124,7 +124,7 @@ def _element(kind: Attribute) -> Tensor:
 _PROGRAMS: WeakKeyDictionary[Region, Pointwise] = WeakKeyDictionary()
 
 
-def taken_body(op: Operation) -> Region | None:
+def detached_body(op: Operation) -> Region | None:
     """The body of an operator that another one replaces, which may put it into its own."""
     if not op.regions:
         return None

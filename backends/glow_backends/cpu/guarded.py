@@ -11,7 +11,7 @@ from collections.abc import Callable
 from glow_dialects.core.errors import UnsupportedError
 
 
-def told(said: str) -> str:
+def llvm_message(said: str) -> str:
     """What LLVM says before it ends the process, without what it says of itself."""
     lines = [line for line in said.splitlines() if line.strip()]
     errors = [m[1] for line in lines if (m := re.search(r"\berror: (.*)", line, re.IGNORECASE))]
@@ -45,7 +45,7 @@ def apart(work: Callable[[], bytes], target: str) -> bytes:
         if os.WIFSIGNALED(status):
             messages.seek(0)
             said = messages.read().decode(errors="replace")
-            raise UnsupportedError(f"target '{target}': {told(said)}")
+            raise UnsupportedError(f"target '{target}': {llvm_message(said)}")
         if status:
             return work()
         result.seek(0)

@@ -89,7 +89,7 @@ class Kernel(ABC, Generic[O, S]):
         )
 
 
-def kept(make: Callable[[O], S]) -> Callable[[O], S]:
+def once_per_operation(make: Callable[[O], S]) -> Callable[[O], S]:
     """The result of `make` for an operation whose facts no longer change, kept with it."""
     memo: WeakKeyDictionary[O, S] = WeakKeyDictionary()
 

@@ -10,7 +10,7 @@ from functools import cache
 
 import llvmlite.binding as llvm
 
-from glow_backends.cpu.guarded import told
+from glow_backends.cpu.guarded import llvm_message
 from glow_dialects.core.errors import UnsupportedError
 
 _LINUX = "unknown-linux-gnu"
@@ -165,7 +165,7 @@ def _check(triple: str, cpu: str, features: str) -> None:
     )
     if done.returncode or done.stderr.strip():
         raise UnsupportedError(
-            f"target '{'/'.join(filter(None, (triple, cpu, features)))}': {told(done.stderr)}"
+            f"target '{'/'.join(filter(None, (triple, cpu, features)))}': {llvm_message(done.stderr)}"
         )
 
 

@@ -27,7 +27,7 @@ from glow_frontends.onnx.node import Node, Result
 from glow_frontends.onnx.rules import activation, elementwise
 from glow_frontends.onnx.rules.bounded_selection import suppressed
 from glow_frontends.onnx.rules.cast import cast_to
-from glow_frontends.onnx.rules.indexing import told
+from glow_frontends.onnx.rules.indexing import node_label
 from glow_frontends.onnx.rules.reduce import REDUCTIONS, first_of, keeps
 from glow_frontends.onnx.rules.rule import Rule, axes_of, axis_of
 from glow_frontends.onnx.rules.run_time_slices import only_place
@@ -269,7 +269,7 @@ def _taken(g: Emitter, n: Node, bounded: Given, rule: Rule) -> list[Value | Boun
     if 1 in bounded and not g.guessing:
         outside = g(SelectOp, there(g, bounded[1]), outside, np.array(0, np.int64))
     indices = g(SelectOp, missing, outside, indices)
-    text = f"{told(g, n)}: an index is out of range for the elements that there are."
+    text = f"{node_label(g, n)}: an index is out of range for the elements that there are."
     gathered = g(GatherOp, n[0], indices, axis=axis, checked=text)
     return [g.bounded(gathered, axis + bounded[1].axis, bounded[1].count) if 1 in bounded else gathered]
 

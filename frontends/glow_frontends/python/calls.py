@@ -23,7 +23,7 @@ from glow_dialects.fn.primitives.records import Zip
 from glow_dialects.fn.record import fields_of, register
 from glow_dialects.fn.types import any_type
 from glow_frontends.python.emit import Known, Static, Value
-from glow_frontends.python.functions import apply, described, kept
+from glow_frontends.python.functions import apply, described, refuse_generator
 from glow_frontends.python.lists import change, changes
 from glow_frontends.python.masks import CALLED, REDUCTIONS, called, masked, perhaps
 from glow_frontends.python.masks import method as method_of_masked
@@ -69,7 +69,7 @@ def call(c: Expressions, node: ast.Call, env: Env) -> Value:
     known = isinstance(function, Static) and (_handler(function.value) or _written(function.value))
     for argument in node.args:
         if isinstance(argument, ast.GeneratorExp) and not known:
-            kept(c, argument)
+            refuse_generator(c, argument)
     values, keywords = arguments(c, node, env)
     c.at(node)
     return apply_value(c, node, function, values, keywords)

@@ -98,7 +98,7 @@ def _same(a: Value, b: Value) -> bool:
 def comprehension(c: Expressions, node: ast.ListComp | ast.GeneratorExp, env: Env) -> Value:
     """The items of a list or a generator; functions among those of a list read its names as they are last."""
     if isinstance(node, ast.GeneratorExp) and not is_drawn(node):
-        kept(c, node)
+        refuse_generator(c, node)
     with _inside(c, read_names(node), env) as env:
         items = c.listed(node, env)
         now = current(c, items, env)
@@ -108,7 +108,7 @@ def comprehension(c: Expressions, node: ast.ListComp | ast.GeneratorExp, env: En
         return now
 
 
-def kept(c: Expressions, node: ast.GeneratorExp) -> NoReturn:
+def refuse_generator(c: Expressions, node: ast.GeneratorExp) -> NoReturn:
     """Raise where a generator has a name: its items are computed later, and there once."""
     c.fail(node, "a generator that a name or a function keeps cannot be compiled", "write a list, [..]")
 

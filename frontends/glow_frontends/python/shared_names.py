@@ -245,7 +245,7 @@ def followed(statements: Sequence[ast.stmt], shares: Shares, given: Given) -> tu
     return hits, shares
 
 
-def given_back(node: ast.FunctionDef | ast.Lambda) -> set[int]:
+def shared_parameters(node: ast.FunctionDef | ast.Lambda) -> set[int]:
     """The places of the parameters that the result of a function may share memory with."""
     nothing: Given = lambda _: set()  # noqa: E731 - calls of calls are not followed
     names = [a.arg for a in [*node.args.posonlyargs, *node.args.args]]

@@ -27,9 +27,9 @@ from glow_frontends.python.shared_names import (
     Shares,
     bound,
     followed,
-    given_back,
     joined,
     roots,
+    shared_parameters,
     stored,
     walked,
 )
@@ -57,7 +57,7 @@ class Sharing:
         text = self._text(name, env)
         if text is not None and text not in self._given:
             self._given[text] = set()
-            self._given[text] = given_back(text)
+            self._given[text] = shared_parameters(text)
         return set() if text is None else self._given[text]
 
     def _text(self, name: str, env: Env) -> ast.FunctionDef | ast.Lambda | None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 
-from glow_dialects.core.builder import taken_apart
+from glow_dialects.core.builder import decomposed
 from glow_dialects.core.errors import UnsupportedError
 from glow_dialects.core.graph_op import GraphOp
 from glow_dialects.ops import card_of
@@ -29,7 +29,7 @@ def decompose(function: FuncOp, legal: Legal) -> int:
         op = stack.pop()
         if not op.can_decompose() or legal(op):
             continue
-        expansion = taken_apart(op)
+        expansion = decomposed(op)
         if expansion is not None:
             stack += [part for part in reversed(expansion[1]) if isinstance(part, GraphOp)]
             count += 1

@@ -15,7 +15,7 @@ from xdsl.ir import Region, SSAValue
 from glow_backends.cpu.calls import dtype_name
 from glow_backends.cpu.emit.epilogue import BINARY
 from glow_backends.cpu.emit.pointwise import supports
-from glow_backends.cpu.fused_body import BodyBuilder, EpilogueOp, SumsOp, taken_body
+from glow_backends.cpu.fused_body import BodyBuilder, EpilogueOp, SumsOp, detached_body
 from glow_backends.cpu.kernels.conv.conv_ops import ConvOp
 from glow_backends.cpu.kernels.data.blocking_ops import UnblockOp
 from glow_backends.cpu.kernels.gemm.block_gemm_op import BlockGemmOp
@@ -52,7 +52,7 @@ def rebuilt(op: SumsOp, **changes: Any) -> GraphOp:
     names = [n for n, _ in op.operand_groups()]
     operands = [changes.pop(n, op.operand_group(n)) for n in names]
     known: dict[str, Any] = {n: a for n, a in op.properties.items() if n != SEGMENTS}
-    body = changes.pop("body") if "body" in changes else taken_body(op)
+    body = changes.pop("body") if "body" in changes else detached_body(op)
     return type(op)(*operands, body=body, **{**known, **changes})
 
 

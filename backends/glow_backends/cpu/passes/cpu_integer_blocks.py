@@ -10,7 +10,7 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
 
-from glow_backends.cpu.fused_body import taken_body
+from glow_backends.cpu.fused_body import detached_body
 from glow_backends.cpu.kernels.gemm.block_gemm_op import BlockGemmOp
 from glow_backends.cpu.kernels.language.integer_block_gemm import (
     has_integer_kernel,
@@ -41,7 +41,7 @@ def integers(op: BlockGemmOp, r: Rewriter, target: CpuTarget) -> SSAValue | None
     form: dict[str, Any] = {n: op.properties[n] for n in FORM if n in op.properties}
     weights = (op.codes, op.scales, present(op.points))
     operands = (rows.codes, *weights, present(op.bias), op.extras, rows.factors)
-    return r(IntegerBlockGemmOp(*operands, body=taken_body(op), **form))
+    return r(IntegerBlockGemmOp(*operands, body=detached_body(op), **form))
 
 
 @dataclass(frozen=True)

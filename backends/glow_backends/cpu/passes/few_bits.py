@@ -7,7 +7,7 @@ from typing import Any
 from xdsl.dialects.builtin import f32
 from xdsl.ir import SSAValue
 
-from glow_backends.cpu.fused_body import taken_body
+from glow_backends.cpu.fused_body import detached_body
 from glow_backends.cpu.kernels.gemm.block_gemm_op import BlockGemmOp
 from glow_backends.cpu.kernels.gemm.gemm_blocks import has_block_kernel
 from glow_backends.cpu.kernels.gemm.gemm_op import GemmOp
@@ -29,7 +29,7 @@ def packed_weights(op: GemmOp, r: Rewriter, target: CpuTarget) -> SSAValue | Non
         return None
     form: dict[str, Any] = {n: weights.properties[n] for n in FORM if n in weights.properties}
     operands = (op.a, weights.codes, weights.scales, present(weights.points), present(op.bias), op.extras)
-    return r(BlockGemmOp(*operands, body=taken_body(op), **form))
+    return r(BlockGemmOp(*operands, body=detached_body(op), **form))
 
 
 def expanded(op: DequantizeBlocksOp, r: Rewriter) -> SSAValue | None:

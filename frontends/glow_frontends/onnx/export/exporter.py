@@ -13,7 +13,7 @@ from onnx import ModelProto, NodeProto, OperatorSetIdProto, TensorProto, ValueIn
 from xdsl.dialects.builtin import ModuleOp, StringAttr
 
 from glow_dialects.core.attributes import array_of
-from glow_dialects.core.builder import taken_apart
+from glow_dialects.core.builder import decomposed
 from glow_dialects.core.conditions import Symbol
 from glow_dialects.core.errors import GlowError, UnsupportedError
 from glow_dialects.core.extent import Extent
@@ -151,7 +151,7 @@ def _decompose(function: FuncOp, rules: dict[type[GraphOp], Rule]) -> None:
         op = queue.pop()
         if isinstance(op, GetOp | SaveOp) or type(op) in rules:
             continue
-        expansion = taken_apart(op) if isinstance(op, GraphOp) else None
+        expansion = decomposed(op) if isinstance(op, GraphOp) else None
         if expansion is None:
             missing.append(f"  - {described(op)}")
         else:

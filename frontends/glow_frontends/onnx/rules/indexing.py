@@ -35,7 +35,7 @@ from glow_frontends.onnx.values import Value, dtype_of_value, rank, shape, type_
 INT64 = np.dtype(np.int64)
 
 
-def told(g: Emitter, n: Node) -> str:
+def node_label(g: Emitter, n: Node) -> str:
     """What to call a node in errors of a run: one without a name in a body, by the node that has the body."""
     own = label(n.proto)
     around = "" if n.proto.name else "".join(names(g.builder.location)[-1:])
@@ -73,7 +73,7 @@ def indices_of(g: Emitter, n: Node, indices: Value, limits: Sequence[int]) -> tu
     if g.guessing:
         last, first = (g.sizes(objects_of(m), dtype_of_value(indices)) for m in (most - 1, -most))
         return g(MaxOp, g(MinOp, indices, last), first), None
-    return indices, None if n.padded else told(g, n)
+    return indices, None if n.padded else node_label(g, n)
 
 
 def in_range(g: Emitter, n: Node, x: Value, low: int, high: int, what: str) -> Value:
@@ -93,7 +93,7 @@ def in_range(g: Emitter, n: Node, x: Value, low: int, high: int, what: str) -> V
     else:
         beyond, values = g.like(span, place), np.arange(low, high + 1, dtype=kind)
     place = g(SelectOp, g(CmpLtOp, place, g.like(0, place)), beyond, place)
-    return take(g, values, place, 0, f"{told(g, n)}: {text}.")
+    return take(g, values, place, 0, f"{node_label(g, n)}: {text}.")
 
 
 def divisors(g: Emitter, n: Node, x: Value) -> Value:
@@ -107,16 +107,16 @@ def divisors(g: Emitter, n: Node, x: Value) -> Value:
         return x
     zero = cast_to(g, g(CmpEqOp, x, g.like(0, x)), INT64)
     found = g(ReduceMaxOp, zero, axes=tuple(range(rank(x))), keepdims=False) if rank(x) else zero
-    return g(AddOp, x, take(g, g.like(0, x).reshape(1), found, 0, f"{told(g, n)}: {text}."))
+    return g(AddOp, x, take(g, g.like(0, x).reshape(1), found, 0, f"{node_label(g, n)}: {text}."))
 
 
 def gather(g: Emitter, n: Node) -> Value:
     """Gather slices along an axis; one known index is a slice."""
     axis = axis_of(n.integer("axis", 0), rank(n[0]))
-    return taken(g, n, n[0], n[1], axis)
+    return gathered(g, n, n[0], n[1], axis)
 
 
-def taken(g: Emitter, n: Node, x: Value, indices: Value, axis: int) -> Value:
+def gathered(g: Emitter, n: Node, x: Value, indices: Value, axis: int) -> Value:
     """numpy.take for a node, with indices that are checked."""
     places, checked = indices_of(g, n, indices, [shape(x)[axis]])
     return take(g, x, places, axis, checked)

@@ -19,7 +19,7 @@ from glow_frontends.onnx.emitter import Emitter
 from glow_frontends.onnx.errors import RuleError
 from glow_frontends.onnx.node import Node
 from glow_frontends.onnx.rules.cast import cast_to
-from glow_frontends.onnx.rules.indexing import in_range, told
+from glow_frontends.onnx.rules.indexing import in_range, node_label
 from glow_frontends.onnx.rules.rule import Versions, axis_of, per_axis
 from glow_frontends.onnx.rules.shape import broadcast, cut
 from glow_frontends.onnx.values import Value, dtype_of_value, rank, shape, uniform
@@ -81,7 +81,7 @@ def max_unpool(g: Emitter, n: Node) -> Value:
     zero = uniform(np.zeros((), dtype_of_value(x)), (prod(target),))
     if bad is not None:
         rows = g(SelectOp, bad, g.like(prod(target), rows), rows)
-    checked = f"{told(g, n)}: an index is not within {'x'.join(map(str, dims))} places."
+    checked = f"{node_label(g, n)}: an index is not within {'x'.join(map(str, dims))} places."
     y = g(ScatterNdOp, zero, rows, g.reshape(x, (flat,)), reduction="none", checked=checked)
     return g.reshape(y, target)
 

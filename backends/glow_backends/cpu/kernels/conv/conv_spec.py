@@ -17,7 +17,7 @@ from glow_backends.cpu.emit.row_runs import cut_alike
 from glow_backends.cpu.emit.tile_runs import Row, TileRun, run_kinds, run_numbers
 from glow_backends.cpu.emit.windows import pair, window
 from glow_backends.cpu.fused_body import program_of
-from glow_backends.cpu.kernel import inplace, kept
+from glow_backends.cpu.kernel import inplace, once_per_operation
 from glow_backends.cpu.kernels.conv.conv_ops import ConvOp
 from glow_dialects.core.errors import OpenSizes
 from glow_dialects.core.estimates import estimate, usually
@@ -146,7 +146,7 @@ def filter_rows(k: KernelBuilder, spec: DirectConvSpec, row: Index) -> tuple[Ind
     return minimum(k, before, high), high
 
 
-@kept
+@once_per_operation
 def conv_spec(op: ConvOp) -> DirectConvSpec:
     """The convolution of a `glow_cpu.conv` node or instruction."""
     size = shape(op.input)
@@ -169,7 +169,7 @@ def conv_spec(op: ConvOp) -> DirectConvSpec:
     )
 
 
-@kept
+@once_per_operation
 def plain_conv_spec(op: PlainConvOp) -> DirectConvSpec:
     """The spec of a convolution of one or two spatial axes on blocks."""
     batch, channels, size = op.sizes(op.input)

@@ -19,7 +19,7 @@ from glow_backends.cpu.emit.filters import sizes_of
 from glow_backends.cpu.emit.memory import Index, ceil_div, load_first, store_first, transpose
 from glow_backends.cpu.emit.register_blocks import Loop, even_tiles, reduce_nest
 from glow_backends.cpu.emit.windows import window
-from glow_backends.cpu.kernel import Kernel, kept
+from glow_backends.cpu.kernel import Kernel, once_per_operation
 from glow_backends.cpu.kernels.conv.conv_spec import DirectConvSpec
 from glow_backends.cpu.kernels.conv.training_ops import ConvWeightsOp
 from glow_backends.cpu.target import CpuTarget
@@ -266,7 +266,7 @@ def emit_conv_weights(module: ir.Module, name: str, spec: ConvWeightsSpec, targe
     return k.finish()
 
 
-@kept
+@once_per_operation
 def conv_weights_spec(op: ConvWeightsOp) -> ConvWeightsSpec:
     """The gradient that a `glow_cpu.conv_weights` node or instruction computes."""
     size = shape(op.input)
