@@ -161,6 +161,45 @@ def test_infinities_become_the_largest_of_the_element_type(tmp_path: Path) -> No
         check(["np.nan_to_num(x)"], tmp_path, np.array([math.inf, -math.inf, math.nan, 1], kind), 0, "cpu")
 
 
+LOGARITHMS: dict[float, tuple[Any, Any]] = {
+    2: (lambda x: math.log2(x), lambda x: np.log2(x)),
+    10: (lambda x: math.log10(x), lambda x: np.log10(x)),
+}
+
+
+@pytest.mark.parametrize("backend", ["interpreter", "cpu"])
+@pytest.mark.parametrize("base", [2, 10])
+def test_logarithms_of_whole_powers_are_whole(base: int, backend: str) -> None:
+    """As Python's and NumPy's are: what `int` makes of less would be one too few."""
+    number, array = (glow.jit(f, backend=backend) for f in LOGARITHMS[base])
+    exponents = np.arange(-22, 23) if base == 10 else np.arange(-1000, 1000, 7)
+    powers = np.array([float(f"1e{n}") if base == 10 else 2.0**n for n in exponents.tolist()])
+    assert [number(x) for x in powers.tolist()] == exponents.tolist()
+    np.testing.assert_array_equal(array(powers), exponents)
+    np.testing.assert_array_equal(array(np.array([0, math.inf])), [-math.inf, math.inf])
+    others = np.array([0.3, 5, 7.7, 2.0**48 - 1, 1 + 2.0**-52])
+    np.testing.assert_allclose(array(others), LOGARITHMS[base][1](others), rtol=5e-16)
+    assert [number(x) for x in others.tolist()] == [LOGARITHMS[base][0](x) for x in others.tolist()]
+    slope = glow.grad(glow.jit(lambda x: np.sum(array(x)), backend=backend))(np.array([8.0, 100]))
+    np.testing.assert_allclose(slope, 1 / (np.array([8.0, 100]) * math.log(base)), rtol=1e-12)
+
+
+@pytest.mark.parametrize("backend", ["interpreter", "cpu"])
+def test_cubic_roots(backend: str) -> None:
+    """Of a number by the C library as in Python; of arrays whole where they are."""
+    number, array = (
+        glow.jit(lambda x: math.cbrt(x), backend=backend),
+        glow.jit(lambda x: np.cbrt(x), backend=backend),
+    )
+    cubes = np.arange(-50, 50) ** 3.0
+    assert [number(x) for x in cubes.tolist()] == [math.cbrt(x) for x in cubes.tolist()]
+    np.testing.assert_array_equal(array(cubes), np.arange(-50, 50))
+    ends = np.array([math.inf, -math.inf, 1e-300, 1e300, 0.0, -0.0])
+    np.testing.assert_allclose(array(ends), np.cbrt(ends), rtol=1e-15)
+    slope = glow.grad(glow.jit(lambda x: np.sum(np.cbrt(x)), backend=backend))(np.array([8.0, -27.0]))
+    np.testing.assert_allclose(slope, [1 / 12, 1 / 27], rtol=1e-12)
+
+
 #: (expression of x and y, x, y): Python raises, and so does the compiled function, by the same class.
 RAISING = [
     ("1 // y", 0, 0), ("1 % y", 0, 0), ("divmod(1, y)", 0, 0), ("int(y)", 0, math.inf),

@@ -16,10 +16,9 @@ from xdsl.ir import Attribute, SSAValue
 from glow_dialects.core.attributes import to_attribute
 from glow_dialects.fn.primitive import Card, Primitive
 from glow_dialects.fn.primitives import PRIMITIVES
-from glow_dialects.fn.primitives.arithmetic import Add, Div, Mul, ToFloat
+from glow_dialects.fn.primitives.arithmetic import Add, Div, ToFloat
 from glow_dialects.fn.primitives.compare import PythonMax, PythonMin
 from glow_dialects.fn.primitives.cotangents import BroadcastLike
-from glow_dialects.fn.primitives.mathematics import Log
 from glow_dialects.fn.primitives.numbers import CARDS, NumberFunction, number_function
 from glow_dialects.fn.primitives.operators import Operator, Stack
 from glow_dialects.fn.primitives.records import IsInstance, MakeDict, Zip
@@ -268,13 +267,6 @@ def _log(c: Expressions, node: ast.AST, values: list[Value], keywords: Keywords)
     return logarithm if len(values) == 1 else c.prim(Div, logarithm, c.prim(log, c.ssa(values[1], node)))
 
 
-def _scaled(base: float, card: Card = Log) -> Handler:
-    logarithm = pointwise(card, 1)
-    return lambda c, node, values, keywords: c.prim(
-        Mul, c.ssa(logarithm(c, node, values, keywords), node), c.constant(base)
-    )
-
-
 def _any_all(conjunction: bool) -> Handler:
     @_takes(1, 1)
     def handle(c: Expressions, node: ast.AST, values: list[Value], keywords: Keywords) -> Value:
@@ -443,10 +435,7 @@ HANDLERS: dict[Any, Handler] = {
     reversed: _reversed, range: _range, tuple: _tuple, list: _tuple, len: _len, round: _round,
     isinstance: _isinstance, callable: _callable, dict: _dict, sorted: _sorted,
     any: _any_all(False), all: _any_all(True), functools.reduce: _reduce,
-    math.log: _log, math.log2: _scaled(1 / math.log(2), NumberFunction("log")),
-    math.log10: _scaled(1 / math.log(10), NumberFunction("log")),
-    math.pow: _prim(NumberFunction("pow"), 2), np.log2: _scaled(1 / math.log(2)),
-    np.log10: _scaled(1 / math.log(10)),
+    math.log: _log, math.pow: _prim(NumberFunction("pow"), 2),
     np.isnan: pointwise(Operator("is_nan"), 1),
     np.isinf: pointwise(Operator("is_inf"), 1), np.matmul: pointwise(Operator("batch_matmul"), 2),
     operator.matmul: _prim(Operator("batch_matmul"), 2),

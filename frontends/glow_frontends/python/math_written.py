@@ -23,11 +23,6 @@ def exp2(x: float) -> float:
     return 2.0**x
 
 
-def cbrt(x: float) -> float:
-    """The cubic root, of negative numbers too."""
-    return math.copysign(abs(x) ** (1.0 / 3.0), x)
-
-
 def prod(values: tuple[float, ...], start: float = 1) -> float:
     """The product of the items."""
     s = start
@@ -195,7 +190,7 @@ def round_digits(x: Any, digits: int) -> Any:
 
 def _written() -> dict[Any, Any]:
     own = (degrees, radians, exp2, prod, fsum, dist, isqrt, gcd, lcm, factorial, perm, comb, isnan, isinf,
-           isfinite, isclose, modf, erfc, cbrt, sumprod)  # fmt: skip
+           isfinite, isclose, modf, erfc, sumprod)  # fmt: skip
     table = {getattr(math, f.__name__): f for f in own if hasattr(math, f.__name__)}
     return {**table, **ARRAY_WRITTEN, divmod: divmod_}
 

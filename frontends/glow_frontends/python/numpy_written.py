@@ -77,12 +77,6 @@ def exp2(x: Any) -> Any:
     return 2.0 ** real(x)
 
 
-def cbrt(x: Any) -> Any:
-    """The cubic root, of negative numbers too."""
-    x = real(x)
-    return np.sign(x) * np.abs(x) ** (1.0 / 3.0)
-
-
 def divmod_(x1: Any, x2: Any) -> Any:
     """Quotient and rest."""
     return np.floor_divide(x1, x2), np.mod(x1, x2)
@@ -260,7 +254,7 @@ class Declared:
 ARRAY_WRITTEN: dict[Any, Any] = {
     **{
         getattr(np, f.__name__): f
-        for f in (flipud, fliplr, vdot, average, polyval, heaviside, sinc, degrees, radians, exp2, cbrt,
+        for f in (flipud, fliplr, vdot, average, polyval, heaviside, sinc, degrees, radians, exp2,
                   float_power, isclose, allclose, array_equal, interp, logspace, geomspace,
                   broadcast_to, select, cov, vander)
     },

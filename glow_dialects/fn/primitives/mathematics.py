@@ -6,7 +6,7 @@ import math
 import operator
 from collections.abc import Callable, Sequence
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from xdsl.dialects.builtin import f64
@@ -14,7 +14,7 @@ from xdsl.ir import Block, SSAValue
 
 from glow_dialects.core.builder import Builder
 from glow_dialects.core.graph_op import GraphOp
-from glow_dialects.core.types import tensor
+from glow_dialects.core.types import dtype_of, tensor
 from glow_dialects.fn.domain import FLOAT, INT, NotNative, Scalar, TensorType
 from glow_dialects.fn.primitive import Function, Options, Pointwise, Primitive, Result, Term, Typing
 from glow_dialects.fn.primitives.arithmetic import Abs, Add, Arithmetic, Div, Mul, Neg, Sign, Sub, counted
@@ -218,6 +218,68 @@ class Erf(Differentiable):
     called = (math.erf,)
 
 
+class Logarithm(Mathematical):
+    """The logarithm to a `base`; whole where x is a whole power of it."""
+
+    base: ClassVar[float]
+
+    def numbers(self, *x: Any) -> Any:
+        if x[0] > 0:
+            return self.called[0](x[0])
+        return -math.inf if x[0] == 0 else math.nan
+
+    def partial(self, i: int, d: Term, x: Sequence[Term], y: Result) -> Term | None:
+        return d / (x[0] * math.log(self.base))
+
+    def build(self, u: Unit, options: dict[str, Any], attributes: Options, x: Sequence[SSAValue]) -> SSAValue:
+        (a,) = u.reals(x)
+        y = u.op("mul", u.op("log", a), u.b.scalar(1 / math.log(self.base), a))
+        # What is rounded twice lies up to two units in the last place beside a whole number.
+        whole = u.op("round", y)
+        near = u.op("mul", u.op("abs", whole), u.b.scalar(2 * float(np.finfo(dtype_of(a.type)).eps), a))
+        same = u.op("cmp_le", u.op("abs", u.op("sub", y, whole)), near)
+        return u.op("select", same, whole, y)
+
+
+class Log2(Logarithm):
+    """The logarithm to base 2."""
+
+    name, code, base = "log2", "log2", 2.0
+    called = (math.log2, np.log2)
+
+
+class Log10(Logarithm):
+    """The logarithm to base 10."""
+
+    name, code, base = "log10", "log10", 10.0
+    called = (math.log10, np.log10)
+
+
+class Cbrt(Mathematical):
+    """The cubic root, of negative numbers too."""
+
+    name, code = "cbrt", "cbrt"
+    called = (math.cbrt, np.cbrt)
+
+    def numbers(self, *x: Any) -> Any:
+        return math.cbrt(x[0])
+
+    def partial(self, i: int, d: Term, x: Sequence[Term], y: Result) -> Term | None:
+        return d / (y() * y() * 3.0)
+
+    def build(self, u: Unit, options: dict[str, Any], attributes: Options, x: Sequence[SSAValue]) -> SSAValue:
+        (a,) = u.reals(x)
+        size = u.op("abs", a)
+        y = u.op("pow", size, u.b.scalar(1 / 3, a))
+        # One of Newton's steps: roots of cubes are whole. It has no value at 0 and infinity.
+        square = u.op("mul", y, y)
+        ends = u.op("or", u.op("cmp_eq", square, u.b.scalar(0, a)), u.op("is_inf", square))
+        third = u.op("div", size, u.op("select", ends, u.b.scalar(1, a), square))
+        step = u.op("mul", u.op("sub", y, third), u.b.scalar(1 / 3, a))
+        root = u.op("select", ends, y, u.op("sub", y, step))
+        return u.op("select", u.negative(a), u.op("neg", root), root)
+
+
 class SafeLog(Unary):
     """The natural logarithm of positive numbers, 0 of others."""
 
@@ -389,7 +451,7 @@ class Pow(Arithmetic):
 
 MATHEMATICS = (
     Exp, Expm1, Log, Log1p, Sqrt, Sin, Cos, Tan, Asin, Acos, Atan, Sinh, Cosh, Tanh, Asinh, Acosh, Atanh,
-    Erf, SafeLog, Fabs, Atan2, Hypot, Copysign, Square, Pow,
+    Log2, Log10, Cbrt, Erf, SafeLog, Fabs, Atan2, Hypot, Copysign, Square, Pow,
 )  # fmt: skip
 
 #: The primitive of each operator that gradients are made of.
