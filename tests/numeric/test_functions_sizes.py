@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from derivative_checks import BACKENDS
 
 import glow_compiler as glow
 
@@ -22,6 +23,13 @@ def _assigned(x: Any) -> Any:
     x[1:] = 0.5
     x[-1, 1] = 2.0
     return x
+
+
+def _until(x: Any, y: Any) -> Any:
+    s = 0.0
+    while s < 10.0:
+        s = s + np.sum(x * y)
+    return s
 
 
 def _attended(x: Any, weights: Any) -> Any:
@@ -165,6 +173,11 @@ def test_arguments_are_checked() -> None:
         f(_array(3, 3), _array(3, 3))
     with pytest.raises(glow.BindingError, match=r"'x' has shape \(4, 2\), expected \('n', 3\)"):
         f(_array(4, 2), _array(4, 2))
+    for backend in BACKENDS:  # where each shape has a program, names are equal sizes as well
+        g = glow.jit(_until, backend=backend, shapes={"x": ("n",), "y": ("n",)}, specialize="never")
+        assert g(np.ones(3), np.ones(3)) == 12.0
+        with pytest.raises(glow.BindingError, match="n is 1, expected 3 where n = 3"):
+            g(np.ones(3), np.ones(1))
     for shapes, text in (
         ({"z": ("n",)}, "no parameter 'z'; there are: x, y"),
         ({"x": "n"}, "'x' is given 'n', expected a tuple"),
