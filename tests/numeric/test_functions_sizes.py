@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -92,6 +93,11 @@ CASES: dict[str, tuple[Callable[..., Any], dict[str, Any], Callable[[int, int], 
         {"x": ("n", None)},
         lambda n, m: (_array(n + 1, m + 1),),
     ),
+    "sorted": (
+        lambda x: (np.sort(x, axis=0), np.argsort(x[:, 0])),
+        {"x": ("n", 3)},
+        lambda n, m: (_array(n, 3),),
+    ),
     "eye": (lambda x: np.eye(len(x)) + np.triu(x @ x.T, 1), {"x": ("n", 3)}, lambda n, m: (_array(n, 3),)),
     "scaled": (lambda x, s, k: float(np.sum(x)) * s + k * 2, {"x": ("n",)}, lambda n, m: (_array(n), 0.5, m)),
     "attention": (_attended, {"x": ("n", 4)}, lambda n, m: (_array(n + 1, 4), _weights())),
@@ -113,6 +119,19 @@ def test_any_size_is_what_numpy_computes(name: str) -> None:
         given = arguments(n, m)
         _checked(compiled(*given), function(*given), f"{name} {n} {m}")
     assert "sizes" in compiled.report()
+
+
+def test_frequent_sizes_get_programs_of_their_own() -> None:
+    """With "hot" the answer stays what it is while another program takes over."""
+    f = glow.jit(lambda x: np.sum(x * 2.0, axis=0), shapes={"x": ("n", 3)}, specialize="hot")
+    x = _array(9, 3)
+    for _ in range(40):
+        np.testing.assert_allclose(f(x), np.sum(x * 2.0, axis=0), rtol=1e-5)
+    for thread in threading.enumerate():
+        if thread.name == "glow-specialize":
+            thread.join()
+    np.testing.assert_allclose(f(x), np.sum(x * 2.0, axis=0), rtol=1e-5)
+    assert f.report()["sizes"] == ["these sizes alone, so far"]
 
 
 @pytest.mark.slow
