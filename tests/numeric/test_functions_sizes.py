@@ -41,6 +41,13 @@ def _attended(x: Any, weights: Any) -> Any:
     return (e / np.sum(e, axis=1, keepdims=True)) @ value
 
 
+def _recurrent(x: Any, w: Any, u: Any) -> Any:
+    h = np.zeros((x.shape[1], 4), np.float32)
+    for row in x:
+        h = np.tanh(row @ w + h @ u)
+    return h
+
+
 def _weights() -> dict[str, np.ndarray]:
     return {n: _array(4, 4 + i)[:, :4] for i, n in enumerate("qkv")}
 
@@ -97,6 +104,11 @@ CASES: dict[str, tuple[Callable[..., Any], dict[str, Any], Callable[[int, int], 
         lambda x: (np.sort(x, axis=0), np.argsort(x[:, 0])),
         {"x": ("n", 3)},
         lambda n, m: (_array(n, 3),),
+    ),
+    "turns": (
+        _recurrent,
+        {"x": (6, "n", 3)},
+        lambda n, m: (_array(6, n, 3), _array(3, 4) * 0.3, _array(4, 4) * 0.3),
     ),
     "eye": (lambda x: np.eye(len(x)) + np.triu(x @ x.T, 1), {"x": ("n", 3)}, lambda n, m: (_array(n, 3),)),
     "scaled": (lambda x, s, k: float(np.sum(x)) * s + k * 2, {"x": ("n",)}, lambda n, m: (_array(n), 0.5, m)),
