@@ -170,6 +170,17 @@ def test_one_program_serves_sizes() -> None:
         assert notes[0].startswith(first) and notes[1:] == ["any n"] * 3
 
 
+@pytest.mark.slow
+def test_rows_of_a_deep_product_have_one_program(caplog: pytest.LogCaptureFixture) -> None:
+    """How rows are cut into tiles is no condition of the program where they are more than a block."""
+    f = glow.jit(lambda x, w: x @ w, shapes={"x": ("n", 3072)}, specialize="never")
+    w = _array(3072, 256) * 0.02
+    with caplog.at_level("INFO", "glow"):
+        for n in (200, 45, 64, 30, 28, 16):
+            np.testing.assert_allclose(f(_array(n, 3072), w), _array(n, 3072) @ w, rtol=1e-3, atol=1e-4)
+    assert [r.message for r in caplog.records].count("compiled for any n") == 1
+
+
 def test_gradients_for_any_size() -> None:
     """Values and gradients are those of a program for each shape."""
 
@@ -272,6 +283,8 @@ def test_states_grow_in_place() -> None:
         np.testing.assert_allclose(f(x, state=state), wanted, rtol=1e-4, atol=1e-6)
         np.testing.assert_array_equal(state["keys"], keys)
         np.testing.assert_allclose(state["total"], total, rtol=1e-5)
+        if n == 3:  # whose example is not the 8 that other axes have
+            assert f.compiled.open_sizes is not None and "any s, t" in f.compiled.report()["sizes"]
     other = state.copy()
     f(_array(1, 8), state=other)
     assert (state.length, other.length) == (12, 13)

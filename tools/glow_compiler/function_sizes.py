@@ -226,7 +226,6 @@ class FunctionPrograms(ProgramSource):
         self._door.check(met)
         self.backend = program.backend
         self._compiler = Compiler(program.backend)
-        self._lock = ForkLock()
         shapes = _open_shapes(self.leaves, self._door.names)
         pairs = [(d, n) for name, shape in shapes.items() for d, n in zip(shape, met[name], strict=True)]
         sizes = {s.name: n * s.divisor for s, n in solved(pairs).items()}
@@ -264,7 +263,7 @@ class FunctionPrograms(ProgramSource):
         every = [leaf for a in self._arguments for leaf in a.leaves]
         names = iter(every)
         types = [_with_shapes(a.kind, names, shapes) for a in self._arguments]
-        with self._lock:
+        with self._program.lock:
             return straight(self._program.functions, self._program.name, types, [leaf.name for leaf in every])
 
     def _module(self, shapes: Mapping[str, tuple[int, ...]]) -> ModuleOp:
