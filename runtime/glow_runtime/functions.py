@@ -14,6 +14,7 @@ from xdsl.dialects.builtin import ModuleOp
 from glow_backends.base import Backend, get_backend
 from glow_backends.interpreter.functions import Machine
 from glow_dialects.core.errors import BindingError, UnknownNumberError, UnsupportedError, internal
+from glow_dialects.core.forks import ForkLock
 from glow_dialects.core.quiet_gc import quiet_gc
 from glow_dialects.fn.domain import (
     BOOL,
@@ -108,6 +109,8 @@ class FunctionProgram:
         self.name = name
         self.backend = get_backend(backend) if isinstance(backend, str) else backend
         self.unroll = unroll
+        #: Held while programs are specialised, which derives functions and adds them to the table.
+        self.lock = ForkLock()
         self.seconds: dict[str, float] = {}
         start = time.perf_counter()
         self.module = module.clone()
@@ -155,7 +158,7 @@ class FunctionProgram:
                 self.instances.pop(self._of_ints.popitem(last=False)[0], None)
         if instance is None:
             try:
-                with quiet_gc():
+                with quiet_gc(), self.lock:
                     instance = self.instances[exact] = self._specialize(exact)
             except UnknownNumberError:
                 if exact != types or tuple(type_of(v, exact=True) for v in arguments) in ((), types):

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
+from derivative_checks import BACKENDS
 
 import glow_compiler as glow
 
@@ -24,12 +26,26 @@ def _assigned(x: Any) -> Any:
     return x
 
 
+def _until(x: Any, y: Any) -> Any:
+    s = 0.0
+    while s < 10.0:
+        s = s + np.sum(x * y)
+    return s
+
+
 def _attended(x: Any, weights: Any) -> Any:
     query, key, value = x @ weights["q"], x @ weights["k"], x @ weights["v"]
     scores = query @ key.T / np.sqrt(4.0)
     scores = np.where(np.tril(np.ones((len(x), len(x)))) > 0, scores, -1e9)
     e = np.exp(scores - np.max(scores, axis=1, keepdims=True))
     return (e / np.sum(e, axis=1, keepdims=True)) @ value
+
+
+def _recurrent(x: Any, w: Any, u: Any) -> Any:
+    h = np.zeros((x.shape[1], 4), np.float32)
+    for row in x:
+        h = np.tanh(row @ w + h @ u)
+    return h
 
 
 def _weights() -> dict[str, np.ndarray]:
@@ -84,6 +100,16 @@ CASES: dict[str, tuple[Callable[..., Any], dict[str, Any], Callable[[int, int], 
         {"x": ("n", None)},
         lambda n, m: (_array(n + 1, m + 1),),
     ),
+    "sorted": (
+        lambda x: (np.sort(x, axis=0), np.argsort(x[:, 0])),
+        {"x": ("n", 3)},
+        lambda n, m: (_array(n, 3),),
+    ),
+    "turns": (
+        _recurrent,
+        {"x": (6, "n", 3)},
+        lambda n, m: (_array(6, n, 3), _array(3, 4) * 0.3, _array(4, 4) * 0.3),
+    ),
     "eye": (lambda x: np.eye(len(x)) + np.triu(x @ x.T, 1), {"x": ("n", 3)}, lambda n, m: (_array(n, 3),)),
     "scaled": (lambda x, s, k: float(np.sum(x)) * s + k * 2, {"x": ("n",)}, lambda n, m: (_array(n), 0.5, m)),
     "attention": (_attended, {"x": ("n", 4)}, lambda n, m: (_array(n + 1, 4), _weights())),
@@ -105,6 +131,19 @@ def test_any_size_is_what_numpy_computes(name: str) -> None:
         given = arguments(n, m)
         _checked(compiled(*given), function(*given), f"{name} {n} {m}")
     assert "sizes" in compiled.report()
+
+
+def test_frequent_sizes_get_programs_of_their_own() -> None:
+    """With "hot" the answer stays what it is while another program takes over."""
+    f = glow.jit(lambda x: np.sum(x * 2.0, axis=0), shapes={"x": ("n", 3)}, specialize="hot")
+    x = _array(9, 3)
+    for _ in range(40):
+        np.testing.assert_allclose(f(x), np.sum(x * 2.0, axis=0), rtol=1e-5)
+    for thread in threading.enumerate():
+        if thread.name == "glow-specialize":
+            thread.join()
+    np.testing.assert_allclose(f(x), np.sum(x * 2.0, axis=0), rtol=1e-5)
+    assert f.report()["sizes"] == ["these sizes alone, so far"]
 
 
 @pytest.mark.slow
@@ -131,6 +170,17 @@ def test_one_program_serves_sizes() -> None:
         assert notes[0].startswith(first) and notes[1:] == ["any n"] * 3
 
 
+@pytest.mark.slow
+def test_rows_of_a_deep_product_have_one_program(caplog: pytest.LogCaptureFixture) -> None:
+    """How rows are cut into tiles is no condition of the program where they are more than a block."""
+    f = glow.jit(lambda x, w: x @ w, shapes={"x": ("n", 3072)}, specialize="never")
+    w = _array(3072, 256) * 0.02
+    with caplog.at_level("INFO", "glow"):
+        for n in (200, 45, 64, 30, 28, 16):
+            np.testing.assert_allclose(f(_array(n, 3072), w), _array(n, 3072) @ w, rtol=1e-3, atol=1e-4)
+    assert [r.message for r in caplog.records].count("compiled for any n") == 1
+
+
 def test_gradients_for_any_size() -> None:
     """Values and gradients are those of a program for each shape."""
 
@@ -140,7 +190,7 @@ def test_gradients_for_any_size() -> None:
     shapes = {"x": ("n", 4), "y": ("n", 4)}
     compiled = glow.value_and_grad(glow.jit(loss, shapes=shapes, specialize="never"))
     plain = glow.value_and_grad(loss)
-    for n in (9, 13, 64, 1, 2):
+    for n in (9, 13, 1):
         given = _weights(), _array(n, 4), _array(n, 4) * 0.5
         (value, slopes), (wanted, others) = compiled(*given), plain(*given)
         np.testing.assert_allclose(value, wanted, rtol=1e-5)
@@ -165,6 +215,11 @@ def test_arguments_are_checked() -> None:
         f(_array(3, 3), _array(3, 3))
     with pytest.raises(glow.BindingError, match=r"'x' has shape \(4, 2\), expected \('n', 3\)"):
         f(_array(4, 2), _array(4, 2))
+    for backend in BACKENDS:  # where each shape has a program, names are equal sizes as well
+        g = glow.jit(_until, backend=backend, shapes={"x": ("n",), "y": ("n",)}, specialize="never")
+        assert g(np.ones(3), np.ones(3)) == 12.0
+        with pytest.raises(glow.BindingError, match="n is 1, expected 3 where n = 3"):
+            g(np.ones(3), np.ones(1))
     for shapes, text in (
         ({"z": ("n",)}, "no parameter 'z'; there are: x, y"),
         ({"x": "n"}, "'x' is given 'n', expected a tuple"),
@@ -228,6 +283,8 @@ def test_states_grow_in_place() -> None:
         np.testing.assert_allclose(f(x, state=state), wanted, rtol=1e-4, atol=1e-6)
         np.testing.assert_array_equal(state["keys"], keys)
         np.testing.assert_allclose(state["total"], total, rtol=1e-5)
+        if n == 3:  # whose example is not the 8 that other axes have
+            assert f.compiled.open_sizes is not None and "any s, t" in f.compiled.report()["sizes"]
     other = state.copy()
     f(_array(1, 8), state=other)
     assert (state.length, other.length) == (12, 13)

@@ -121,6 +121,8 @@ class FunctionSizes:
         key = (*(a.kind for a in arguments), bool(states))
         with self._lock:
             made = self._made.get(key)
+            if made is None and program.backend.name != "cpu":
+                made = self._made[key] = "the interpreter was asked for"
             if made is None:
                 try:
                     source = FunctionPrograms(program, arguments, self._limits)
@@ -129,6 +131,8 @@ class FunctionSizes:
                 except (NotNative, OpenSizes) as reason:
                     made = str(reason)
                 self._made[key] = made
+        if isinstance(made, str):
+            _Door(arguments, self._limits).check({n: s for a in arguments for n, s in a.met.items()})
         return made
 
     def known(self, name: str, value: Any) -> Known:
@@ -189,6 +193,20 @@ def _spec_of(spec: Any, names: Sequence[str], index: int) -> Any:
     return spec
 
 
+class _Door:
+    """The inputs that arguments are, and the symbols of their open sizes."""
+
+    def __init__(self, arguments: Sequence[Known], limits: Mapping[str, tuple[int, float, int]]) -> None:
+        self.leaves = [leaf for a in arguments for leaf in a.leaves]
+        self.names = _declared(Symbols(), limits, {})
+        shapes = _open_shapes(self.leaves, self.names)
+        self.inputs = [signature_of(leaf.name, shapes[leaf.name], leaf.dtype) for leaf in self.leaves]
+
+    def check(self, shapes: Mapping[str, tuple[int, ...]]) -> None:
+        """BindingError for sizes of one name that differ, or outside its limits."""
+        check_sizes(self.names, self.inputs, shapes)
+
+
 class FunctionPrograms(ProgramSource):
     """A function for some types of arguments as a model: a graph for each set of sizes, or for any.
 
@@ -202,27 +220,24 @@ class FunctionPrograms(ProgramSource):
         limits: Mapping[str, tuple[int, float, int]],
     ) -> None:
         self._program, self._arguments = program, list(arguments)
-        self.leaves = leaves = [leaf for a in arguments for leaf in a.leaves]
+        self._door = _Door(arguments, limits)
+        self.inputs, self.leaves = self._door.inputs, self._door.leaves
         met = {name: shape for a in arguments for name, shape in a.met.items()}
+        self._door.check(met)
         self.backend = program.backend
         self._compiler = Compiler(program.backend)
-        self._lock = ForkLock()
-        self._names = _declared(Symbols(), limits, {})
-        shapes = _open_shapes(leaves, self._names)
-        self.inputs = [signature_of(leaf.name, shapes[leaf.name], leaf.dtype) for leaf in leaves]
-        self._signatures = self.inputs
-        self.check(met)
-        pairs = [(d, n) for leaf in leaves for d, n in zip(shapes[leaf.name], met[leaf.name], strict=True)]
+        shapes = _open_shapes(self.leaves, self._door.names)
+        pairs = [(d, n) for name, shape in shapes.items() for d, n in zip(shape, met[name], strict=True)]
         sizes = {s.name: n * s.divisor for s, n in solved(pairs).items()}
-        self._names = _declared(Symbols(), limits, sizes)  # what is decided is decided for the sizes met
-        shapes = _open_shapes(leaves, self._names)
-        with self._names.conditions.provisional():
+        names = _declared(Symbols(), limits, sizes)  # what is decided is decided for the sizes met
+        shapes = _open_shapes(self.leaves, names)
+        with names.conditions.provisional():
             graph = self._graph(shapes)
         self.result, self.checks = graph.result, graph.checks
         self.outputs = [
             signature_of(f"out{i}", shape, dtype) for i, (shape, dtype) in enumerate(_forms(self.result))
         ]
-        self.symbols = self._names.conditions.symbols
+        self.symbols = names.conditions.symbols
 
     def keep(self, states: Sequence[str], parameters: Sequence[str]) -> None:
         """Have the last results for the next values of some parameters; NotNative where they cannot be."""
@@ -248,7 +263,7 @@ class FunctionPrograms(ProgramSource):
         every = [leaf for a in self._arguments for leaf in a.leaves]
         names = iter(every)
         types = [_with_shapes(a.kind, names, shapes) for a in self._arguments]
-        with self._lock:
+        with self._program.lock:
             return straight(self._program.functions, self._program.name, types, [leaf.name for leaf in every])
 
     def _module(self, shapes: Mapping[str, tuple[int, ...]]) -> ModuleOp:
@@ -264,7 +279,7 @@ class FunctionPrograms(ProgramSource):
         return self.kept(made.module, shapes)
 
     def check(self, shapes: Mapping[str, tuple[int, ...]]) -> None:
-        check_sizes(self._names, self._signatures, self.plain(shapes))
+        self._door.check(self.plain(shapes))
 
     def program(self, shapes: dict[str, tuple[int, ...]], values: dict[str, Array]) -> Program:
         del values

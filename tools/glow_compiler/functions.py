@@ -88,7 +88,7 @@ class CompiledFunction:
         self._program: FunctionProgram | None = None
         self._ready: dict[Any, Callable[[Sequence[Any]], Any]] = {}
         self.sizes = sizes
-        self._sized = sizes.of(function) if backend == "cpu" else None
+        self._sized = sizes.of(function)
         functools.update_wrapper(self, function, updated=())
 
     @property

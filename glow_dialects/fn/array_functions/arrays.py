@@ -15,10 +15,8 @@ from xdsl.dialects.builtin import f64, i1, i8, i64
 from xdsl.ir import SSAValue
 from xdsl.utils.exceptions import VerifyException
 
-from glow_dialects.core.extent import Extent, is_open
+from glow_dialects.core.extent import Extent
 from glow_dialects.core.types import (
-    Array,
-    broadcast_shapes,
     dtype_of,
     element_of,
     element_type,
@@ -363,45 +361,6 @@ def _trapezoid(u: Unit, y: SSAValue, dx: float, axis: int) -> SSAValue:
     return u.op("mul", reduced(u, "sum", both, at), u.b.scalar(0.5 * dx, both))
 
 
-# --- made of numbers ---------------------------------------------------------------------------------------
-def _arange(u: Unit, start: float, stop: float | None, step: float, dtype: str | None) -> SSAValue:
-    first, last = (0, start) if stop is None else (start, stop)
-    if step == 0:
-        raise VerifyException("arange by steps of 0; give another step")
-    if any(isinstance(n, Extent) for n in (first, last, step)):
-        return _open_arange(u, first, last, step, dtype)
-    numbers: Array = np.arange(first, last, step)
-    return u.b.constant(numbers if dtype is None else numbers.astype(dtype))
-
-
-def _open_arange(u: Unit, first: Any, last: Any, step: Any, dtype: str | None) -> SSAValue:
-    """Ints whose number follows from sizes that the run tells."""
-    if any(isinstance(n, float) for n in (first, last, step)):
-        raise VerifyException("arange of floats needs sizes that are known when compiling")
-    way = last - first if step > 0 else first - last
-    count = (way + abs(step) - 1) // abs(step) if way > 0 else 0
-    numbers = u.op("add", u.op("mul", u.numbers(count), u.size(step)), u.size(first))
-    return u.cast(numbers, element_type(dtype or "int64"))
-
-
-def _eye(u: Unit, N: int, M: int | None, k: int, dtype: str) -> SSAValue:
-    if not is_open((N, N if M is None else M, k)):
-        return u.cast(u.b.constant(np.eye(N, M, k)), element_type(dtype))
-    columns = N if M is None else M
-    rows = u.op("add", u.reshape(u.numbers(N), (N, 1)), u.size(k))
-    same = u.op("cmp_eq", rows, u.reshape(u.numbers(columns), (1, columns)))
-    return u.cast(same, element_type(dtype))
-
-
-def _linspace(u: Unit, start: SSAValue, stop: SSAValue, num: int, endpoint: bool) -> SSAValue:
-    first, last = (real(u, x) for x in pair(u, start, stop))
-    steps = max(num - 1 if endpoint else num, 1)
-    shape = (num, *(1,) * len(broadcast_shapes(shape_of(first), shape_of(last))))
-    parts = u.op("div", u.cast(u.numbers(num), f64), u.cast(u.size(steps), f64))
-    part = u.cast(u.reshape(parts, shape), element_of(first))
-    return u.op("add", first, u.op("mul", u.op("sub", last, first), part))
-
-
 # --- element by element ------------------------------------------------------------------------------------
 def _isfinite(u: Unit, x: SSAValue) -> SSAValue:
     if not is_float(element_of(x)):
@@ -505,11 +464,11 @@ def _searchsorted(u: Unit, a: SSAValue, v: SSAValue, side: str) -> SSAValue:
 
 #: Functions by name; those of matrices are beside them.
 ARRAYS: dict[str, Maker] = {
-    "all": _all, "any": _any, "arange": _arange, "argmax": _arg("arg_max"), "argmin": _arg("arg_min"),
+    "all": _all, "any": _any, "argmax": _arg("arg_max"), "argmin": _arg("arg_min"),
     "argsort": _argsort, "atleast_1d": at_least(1), "atleast_2d": at_least(2),
     "count_nonzero": count_nonzero, "cumprod": _accumulated("cumprod"), "cumsum": _accumulated("cumsum"),
-    "diff": _diff, "expand_dims": _expand_dims, "eye": _eye, "flip": _flip, "isfinite": _isfinite,
-    "linspace": _linspace, "logaddexp": _logaddexp, "mean": _mean, "median": _median, "moveaxis": _moveaxis,
+    "diff": _diff, "expand_dims": _expand_dims, "flip": _flip, "isfinite": _isfinite,
+    "logaddexp": _logaddexp, "mean": _mean, "median": _median, "moveaxis": _moveaxis,
     "nan_to_num": _nan_to_num, "nanmax": _nan_reduced("max", -math.inf), "nanmean": _nan_mean,
     "nanmin": _nan_reduced("min", math.inf), "nanprod": _nan_reduced("prod", 1.0), "nanstd": _nan_std,
     "nansum": _nan_reduced("sum", 0.0), "nanvar": _nan_var, "pad": _pad, "percentile": _percentile,

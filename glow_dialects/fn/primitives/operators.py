@@ -16,6 +16,7 @@ from glow_dialects.fn.array_functions.arrays import ARRAYS, axes_of, axis_of, co
 from glow_dialects.fn.array_functions.assign import setitem
 from glow_dialects.fn.array_functions.getitem import getitem
 from glow_dialects.fn.array_functions.matrices import MATRICES
+from glow_dialects.fn.array_functions.ranges import RANGES
 from glow_dialects.fn.array_functions.signatures import COUNT, signature
 from glow_dialects.fn.array_keys import At, key_of, padded_key, with_bounds
 from glow_dialects.fn.domain import ZERO as NOTHING
@@ -280,7 +281,7 @@ class ArrayFunction(ByOperators):
         assert known is not None, self.of
         arguments = {n: _listed(v) for n, v in options.items()}
         count = arguments.pop(COUNT, len(x))
-        maker = ARRAYS.get(self.of) or MATRICES[self.of]
+        maker = ARRAYS.get(self.of) or RANGES.get(self.of) or MATRICES[self.of]
         return maker(u, *x[:count], **{**known.options, **arguments})
 
     def subscripts(self, attributes: Options, shapes: Sequence[tuple[int, ...]]) -> list[Subscript]:

@@ -20,12 +20,14 @@ def infer(
     arguments: Sequence[Type],
     ahead_only: bool = False,
     straight: bool = True,
+    turns: bool = True,
 ) -> tuple[Specializer, Instance]:
     """The types of a program: loops of tensors with few turns unrolled, where that is not too much.
 
     `straight`: loops with branches only where types need it: where shapes or texts differ from turn to turn.
+    `turns`: loops of straight bodies become loops of several turns at a time.
     """
-    ways = [Unrolling(), Unrolling(straight=False)][not straight :]
+    ways = [Unrolling(turns=turns), Unrolling(straight=False, turns=turns)][not straight :]
     for unrolling in ways:
         try:
             return _inferred(functions, name, arguments, ahead_only, unrolling)

@@ -78,7 +78,16 @@ def straight(functions: Functions, name: str, types: Sequence[Type], names: Sequ
 
     NotNative where the function branches, or needs what no graph does; errors of types are raised.
     """
-    inferred, root = infer(functions, name, types)
+    try:
+        return _straight(functions, name, types, names)
+    except NotNative:  # a loop of several turns at a time, perhaps: of a turn at a time it may be straight
+        return _straight(functions, name, types, names, turns=False)
+
+
+def _straight(
+    functions: Functions, name: str, types: Sequence[Type], names: Sequence[str], turns: bool = True
+) -> Straight:
+    inferred, root = infer(functions, name, types, turns=turns)
     graph = _Graph()
     inputs = iter(names)
     arguments = [V(t, graph.input(t, inputs)) for t in root.parameters]

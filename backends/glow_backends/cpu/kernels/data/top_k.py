@@ -19,6 +19,7 @@ from glow_backends.cpu.emit.common import Index
 from glow_backends.cpu.emit.vecmath import any_lane
 from glow_backends.cpu.kernel import Kernel, known
 from glow_backends.cpu.target import CpuTarget
+from glow_dialects.core.extent import Extent
 from glow_dialects.ops.top_k import TopKOp
 
 _LIST = 128  # most results that are kept in a list
@@ -41,7 +42,7 @@ class TopKSpec:
     @property
     def scratch(self) -> int:
         """Bytes of work space a worker."""
-        if self.k <= _LIST:
+        if not isinstance(self.k, Extent) and self.k <= _LIST:
             return 0
         return -(-(2 * self.count * (8 + _key_bytes(self.dtype)) + 8) // 64) * 64
 
