@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import fields, is_dataclass, replace
+from functools import cache
 from typing import Any, TypeVar, cast
 
 from glow_dialects.core.conditions import holds
@@ -36,8 +37,18 @@ def usually(x: int, relation: str, y: int) -> bool:
 
 def has_extents(value: Any) -> bool:
     """Whether there are sizes in it that only the run tells."""
-    if isinstance(value, Extent):
-        return True
-    if is_dataclass(value) and not isinstance(value, type):
-        return any(has_extents(getattr(value, f.name)) for f in fields(value))
-    return isinstance(value, tuple | list) and any(map(has_extents, value))  # pyright: ignore
+    kind = type(value)
+    if kind in _PLAIN:
+        return False
+    if isinstance(value, tuple | list):
+        return any(map(has_extents, cast("tuple[Any, ...]", value)))
+    return isinstance(value, Extent) or any(has_extents(getattr(value, name)) for name in _fields(kind))
+
+
+_PLAIN = (int, str, bool, float, type(None))
+
+
+@cache
+def _fields(kind: type[Any]) -> tuple[str, ...]:
+    """The names of the fields of a dataclass; others have none."""
+    return tuple(f.name for f in fields(kind)) if is_dataclass(kind) else ()

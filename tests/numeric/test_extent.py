@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 
 from glow_dialects.core.conditions import Conditions
 from glow_dialects.core.errors import GlowError
-from glow_dialects.core.estimates import estimate
+from glow_dialects.core.estimates import estimate, has_extents
 from glow_dialects.core.extent import Extent, computed, is_open, size
 from glow_dialects.core.size_code import size_function
 from glow_dialects.core.symbols import parse_size, symbol
@@ -138,6 +139,22 @@ def test_numbers_that_a_function_gives() -> None:
     both: Any = rest + n
     assert isinstance(half, Extent) and (half.at(sizes), both.at(sizes)) == (4, 10)
     assert computed(_halves, 9) == [4, 1] and estimate(half) == 30
+
+
+@dataclass(frozen=True)
+class _Plan:
+    sizes: tuple[Any, ...]
+    part: Any = None
+
+
+def test_sizes_are_found_wherever_they_are() -> None:
+    """In numbers, sequences and dataclasses, one in the other; classes and other objects have none."""
+    n = symbol(Conditions(), "n", 61)
+    for known in (3, True, "n", None, 1.5, (), [1], {n}, np.int64(3), _Plan, _Plan((1, (2,)), _Plan(()))):
+        assert not has_extents(known)
+    for open_one in (n, (1, [n]), _Plan((n,)), _Plan((), _Plan((1,), [n]))):
+        assert has_extents(open_one)
+    assert estimate(_Plan((1, n), _Plan((n,)))) == _Plan((1, 61), _Plan((61,)))
 
 
 def _halves(number: int) -> list[int]:

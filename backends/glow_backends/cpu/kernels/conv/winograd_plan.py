@@ -92,7 +92,7 @@ class WinogradPlan:
     @property
     def rows(self) -> float:
         """Rows that the products of a point have, of all blocks, the average over the points."""
-        return self.block.rows * _passes(self.order, self.bits, self.tiles, self.block.rows)
+        return self.block.rows * _passes(_needed(self.order, self.bits), self.tiles, self.block.rows)
 
     @property
     def fewest_passes(self) -> int:
@@ -127,6 +127,7 @@ def _planned(spec: WinogradSpec, target: CpuTarget) -> WinogradPlan:
     conv, lanes = spec.conv, target.lanes
     order, bits = tile_order(conv, spec.tile), point_bits(conv, spec.tile)
     total = order.total
+    needed = _needed(order, bits)
     points, matrices = sum(n * each for n, each in spec.matrices), sum(n for n, _ in spec.matrices)
     inputs, outputs = ceil_div(conv.in_channels, lanes), ceil_div(conv.out_channels, lanes)
     weights = 4 * matrices * inputs * outputs * lanes**2
@@ -148,7 +149,7 @@ def _planned(spec: WinogradSpec, target: CpuTarget) -> WinogradPlan:
             for blocks in (fewest, fewest + threads) if parts == 1 else (fewest,):
                 count = ceil_div(ceil_div(total, blocks), rows)
                 cut = ceil_div(total, count * rows)
-                passes = _passes(order, bits, count * rows, rows) * ceil_div(cut * parts, threads) / cut
+                passes = _passes(needed, count * rows, rows) * ceil_div(cut * parts, threads) / cut
                 cost = passes * block.cycles() / vectors
                 candidates.append((cost, block, count * rows, round(passes * rows)))
     least, best, *_ = min(candidates, key=lambda f: f[0])
@@ -175,11 +176,15 @@ def _planned(spec: WinogradSpec, target: CpuTarget) -> WinogradPlan:
     )
 
 
-def _passes(order: TileOrder, bits: tuple[int, ...], tiles: int, rows: int) -> float:
+def _needed(order: TileOrder, bits: tuple[int, ...]) -> list[tuple[range, int]]:
+    """The tiles that points need, and how many points need those."""
+    return [(order.needed(kind), bits.count(kind)) for kind in set(bits)]
+
+
+def _passes(needed: Sequence[tuple[range, int]], tiles: int, rows: int) -> float:
     """Register blocks of `rows` tiles in all products of a point, in blocks of `tiles`: the average."""
-    return sum(bits.count(kind) * _in_blocks(order.needed(kind), tiles, rows) for kind in range(4)) / len(
-        bits
-    )
+    products = sum(points * _in_blocks(some, tiles, rows) for some, points in needed)
+    return products / sum(points for _, points in needed)
 
 
 def _in_blocks(needed: range, tiles: int, rows: int) -> int:
