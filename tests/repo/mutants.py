@@ -75,7 +75,7 @@ TESTS: dict[Path, tuple[str, ...]] = {
         *("numeric/test_quantize_layers.py", "numeric/test_quantize.py", "numeric/test_calibration.py"),
         *("numeric/test_weight_quantization.py", "onnx/test_quantized.py", "onnx/test_export_quantized.py"),
     ),
-    PASSES / "lower": ("numeric/test_random_orders.py",),
+    PASSES / "lower": ("numeric/test_random_orders.py", "numeric/test_lowering.py"),
     PASSES / "instr": (
         *("numeric/test_inplace.py", "numeric/test_hide_latency.py", "numeric/test_device_programs.py"),
         *("numeric/test_tile.py", "numeric/test_arena.py", "numeric/test_random_orders.py"),
