@@ -1,12 +1,13 @@
 """Mutation testing of passes: which changes of a pass file no test notices.
 
-    python tests/repo/mutants.py [FILE.py ...] [--patterns] [--jobs 2]     (make mutants)
+    python tests/repo/mutants.py [FILE.py ...] [--patterns] [--sample N] [--jobs 2]     (make mutants)
 
 A mutant has one condition turned round, one comparison shifted, one term or number changed, or one whole
 pattern dropped. The tests of the folder of the pass (FileCheck files and quick tests of values) run once, and
 the lines that each runs are noted; a mutant then runs those that run its line, in a process divided from this
 one, until one fails. What survives is printed with its line; a dropped pattern that survives ends the run
-with 1, as does an entry of `equivalent_mutants.txt` that is no mutant. `--patterns`: dropped patterns only.
+with 1, as does an entry of `equivalent_mutants.txt` that is no mutant. `--patterns`: dropped patterns only;
+`--sample N`: of the other mutants N a file, at even distances.
 """
 
 from __future__ import annotations
@@ -74,7 +75,7 @@ TESTS: dict[Path, tuple[str, ...]] = {
         *("numeric/test_quantize_layers.py", "numeric/test_quantize.py", "numeric/test_calibration.py"),
         *("numeric/test_weight_quantization.py", "onnx/test_quantized.py", "onnx/test_export_quantized.py"),
     ),
-    PASSES / "lower": ("numeric/test_random_orders.py",),
+    PASSES / "lower": ("numeric/test_random_orders.py", "numeric/test_lowering.py"),
     PASSES / "instr": (
         *("numeric/test_inplace.py", "numeric/test_hide_latency.py", "numeric/test_device_programs.py"),
         *("numeric/test_tile.py", "numeric/test_arena.py", "numeric/test_random_orders.py"),
@@ -371,8 +372,8 @@ def keys(made: Sequence[Mutant]) -> list[str]:
 class Scores:
     """A plugin of pytest that runs mutants of the files of a folder, beside the tests collected for it."""
 
-    def __init__(self, files: Sequence[Path], patterns: bool, verbose: bool, jobs: int) -> None:
-        self.files, self.patterns, self.verbose, self.jobs = files, patterns, verbose, jobs
+    def __init__(self, files: Sequence[Path], most: int | None, verbose: bool, jobs: int) -> None:
+        self.files, self.most, self.verbose, self.jobs = files, most, verbose, jobs
         self.listed = equivalents()
         self.total = self.noticed = self.equal = self.missed = 0
         self.stale: list[str] = []
@@ -395,9 +396,11 @@ class Scores:
         named = dict(zip(keys(source.made), source.made, strict=True))
         entries = {key for (path, key) in self.listed if path == file}
         self.stale += [f"{file.relative_to(ROOT)}: {key}" for key in entries - set(named)]
-        asked = [
-            m for k, m in named.items() if k not in entries and (m.kind == "pattern" or not self.patterns)
-        ]
+        asked = [m for k, m in named.items() if k not in entries]
+        rest = [m for m in asked if m.kind != "pattern"]
+        if self.most is not None and self.most < len(rest):
+            some = {id(rest[i * len(rest) // self.most]) for i in range(self.most)}
+            asked = [m for m in asked if m.kind == "pattern" or id(m) in some]
         alive = self._alive(source, asked, facts)
         self.total, self.noticed = self.total + len(asked), self.noticed + len(asked) - len(alive)
         self.equal += len(entries)
@@ -460,6 +463,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=plain)
     parser.add_argument("files", nargs="*", type=Path)
     parser.add_argument("--patterns", action="store_true", help="dropped patterns only")
+    parser.add_argument("--sample", type=int, metavar="N", help="so many of a file, beside its patterns")
     parser.add_argument("--verbose", action="store_true", help="name the test that notices a mutant")
     parser.add_argument("--jobs", type=int, default=2)
     a = parser.parse_args(arguments)
@@ -467,7 +471,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     scores: list[Scores] = []
     for folder, group in groupby(files, key=folder_of):
         some = list(group)
-        scores.append(Scores(some, a.patterns, a.verbose, a.jobs))
+        scores.append(Scores(some, 0 if a.patterns else a.sample, a.verbose, a.jobs))
         named = [t for f in some for t in (ROOT / "tests").rglob(f"test_{f.stem}.py")]
         tests = [str(t) for t in dict.fromkeys([*(ROOT / "tests" / n for n in TESTS[folder]), *named])]
         options = ["-s", "-q", "-n", "0", "-p", "no:cacheprovider", "-m", "not slow"]

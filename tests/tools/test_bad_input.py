@@ -432,6 +432,12 @@ def test_weights_round_trip(tmp_path: Path) -> None:
     assert done.status == 0, done
 
 
+def test_nothing_is_written_beside_a_device(tmp_path: Path) -> None:
+    """Weights lie beside a file; where the program goes to nobody, they do, too."""
+    assert run(opt.main, big(tmp_path), "-o", os.devnull).status == 0
+    assert not Path(os.devnull).with_suffix(".weights.safetensors").exists()
+
+
 def test_weights_missing_or_wrong(tmp_path: Path) -> None:
     """A program without its weights cannot run; a file that is not its own is refused."""
     path = big(tmp_path)

@@ -80,7 +80,9 @@ class CompiledFunction:
     ) -> None:
         if backend not in BACKENDS:
             told = getattr(backend, "name", backend)
-            raise UnsupportedError(f"jit: no functions on backend '{told}'; use {' or '.join(BACKENDS)}")
+            raise UnsupportedError(
+                f"jit: there is no backend '{told}' for functions; use {' or '.join(BACKENDS)}"
+            )
         self.backend = backend
         self.unroll = unroll
         self._gradient = gradient

@@ -344,7 +344,9 @@ def _emitted(a: argparse.Namespace, module: ModuleOp) -> str:
     if a.target == "mlir" and a.output not in (None, "-") and not a.split_input_file:
         from glow_runtime.weights import WeightWriter
 
-        WeightWriter()(module)(Path(a.output))
+        output = Path(a.output)
+        if output.is_file() or not output.exists():  # there is nothing beside /dev/null or a pipe
+            WeightWriter()(module)(output)
     return text
 
 

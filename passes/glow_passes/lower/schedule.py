@@ -9,9 +9,11 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation, SSAValue
 
+from glow_dialects.core.builder import Builder
 from glow_dialects.core.estimates import estimate
 from glow_dialects.core.graph_op import GraphOp
 from glow_dialects.core.types import bytes_of
+from glow_dialects.ops.concat import ConcatOp
 from glow_dialects.ops.module import FuncOp, GetOp, SaveOp, bodies
 from glow_passes.contract import GraphPass
 
@@ -51,6 +53,35 @@ def _readers(ops: list[Operation]) -> dict[Operation, list[Operation]]:
     return readers
 
 
+def _stored(value: SSAValue) -> GetOp | None:
+    """The read of the placeholder in whose memory a value lies; None for one that is computed."""
+    op = value.owner
+    while isinstance(op, GraphOp) and op.VIEW:
+        op = op.operands[0].owner
+    return op if isinstance(op, GetOp) else None
+
+
+def _copy_exchanged(ops: list[Operation]) -> None:
+    """Copy what states hand to each other in a circle: no order of the saves keeps a, b = b, a.
+
+    get @a to @b, get @b to @a  ->  concat (get @a) to @b, concat (get @b) to @a
+    """
+    saves = [op for op in ops if isinstance(op, SaveOp)]
+    sources: dict[str, str] = {}
+    for save in saves:
+        get = _stored(save.input)
+        if get is not None:
+            sources[save.symbol.root_reference.data] = get.symbol.root_reference.data
+    for save in saves:
+        target = save.symbol.root_reference.data
+        source, seen = sources.get(target), {target}
+        while source is not None and source not in seen:
+            seen.add(source)
+            source = sources.get(source)
+        if source == target and len(seen) > 1:
+            save.operands[0] = Builder.before(save)(ConcatOp([save.input], axis=0))
+
+
 def _order(ops: list[Operation], by_memory: bool) -> list[Operation]:
     """Post-order from the roots; with `by_memory`, operands that need most memory come first.
 
@@ -61,8 +92,13 @@ def _order(ops: list[Operation], by_memory: bool) -> list[Operation]:
     left: dict[Operation, int] = {}
     sorted_parents: dict[Operation, list[Operation]] = {}
     readers = _readers(ops)
-    # Definitions come before uses, and every reader of a placeholder before its saves.
-    ops = [op for op in ops if not readers.get(op)] + [op for op in ops if readers.get(op)]
+    # Definitions come before uses, and every reader of a placeholder, be it a save, before its saves.
+    waiting = [op for op in ops if readers.get(op)]
+    ops = [op for op in ops if not readers.get(op)]
+    while waiting:
+        placed = {*ops}
+        ops += [op for op in waiting if placed.issuperset(readers[op])]
+        waiting = [op for op in waiting if not placed.issuperset(readers[op])]
     for op in ops:
         parents = _parents(op)
         parents += [r for r in readers.get(op, ()) if r not in parents]
@@ -97,6 +133,7 @@ def _order(ops: list[Operation], by_memory: bool) -> list[Operation]:
 def schedule(function: FuncOp, by_memory: bool = True) -> None:
     """Reorder the function in place. Saves keep their order after every read of what they write."""
     block = function.body.block
+    _copy_exchanged(list(block.ops))
     ops = list(block.ops)
     gets = [op for op in ops if isinstance(op, GetOp)]
     order = _order(ops, by_memory)
