@@ -238,7 +238,7 @@ class _Masks:
         first, last, place, low, high = self._facts(self.trees, tree, TREE_FACTS)
         leaves = [k.splat(0, lanes, I32)] * self.vectors
         leaves = (
-            self._word(first, leaves) if spec.single else k.reduce_loop(first, last, 1, leaves, self._word)
+            self._word(tree, leaves) if spec.single else k.reduce_loop(first, last, 1, leaves, self._word)
         )
         count = k.b.sub(high, low)
         with k.loop(0, count) as step:
