@@ -7,6 +7,7 @@ import pytest
 from kernel_runner import run_kernel
 
 from glow_backends.cpu.kernels.data.tree_masks import (
+    Shapes,
     TreeMasksSpec,
     emit_tree_masks,
     pack_masks,
@@ -130,3 +131,25 @@ def test_far_columns_take_long_words() -> None:
     packed = pack_trees(tables)
     assert packed.wide
     assert packed.nodes.view(np.int64)[:, 1].tolist()[0] & (1 << packed.bits) - 1 == 1 << 30
+
+
+def test_what_is_asked_and_what_goes_down() -> None:
+    """Uneven trees of hundreds of leaves are asked; even ones, and one about many columns, go down."""
+
+    def uneven(trees: int, leaves: int) -> Shapes:
+        nodes = 2 * leaves - 1
+        each = np.minimum(np.arange(nodes) // 2 * 2 + 1, nodes - 2)
+        each = np.where(np.arange(nodes) % 2 == 0, each, np.arange(nodes))  # every left branch is a leaf
+        each[-1] = nodes - 1
+        left = np.concatenate([each + nodes * t for t in range(trees)]).astype(np.int32)
+        return shapes_of(left, (nodes * np.arange(trees)).astype(np.int32))
+
+    def even(depth: int) -> Shapes:
+        nodes = np.arange(2 ** (depth + 1) - 1)
+        left = np.where(nodes < 2**depth - 1, 2 * nodes + 1, nodes).astype(np.int32)
+        return shapes_of(left, np.zeros(1, np.int32))
+
+    assert uneven(50, 200).worth(32, 20)
+    assert even(6).worth(32, 2)
+    assert not even(6).worth(32, 20)
+    assert not even(9).worth(32, 2)

@@ -225,3 +225,14 @@ def test_convolutions_by_weights_of_any_zero_point(
     _, want = results(made, {"x": x})
     have = glow.compile(made, backend=backend).run({"x": x})["y"]
     np.testing.assert_allclose(have, want, rtol=1e-4, atol=1e-3)
+
+
+@pytest.mark.parametrize("backend", ["cpu", "interpreter"])
+def test_dynamic_scales_are_exact(backend: str) -> None:
+    """A scale that is off in its last digit moves values that lie between two bytes."""
+    node = helper.make_node("DynamicQuantizeLinear", ["x"], ["bytes", "y", "zero"])
+    m = model([node], {"x": np.zeros((3, 70), np.float32)}, TensorProto.FLOAT, {})
+    session, net = exact_peer.session(m), glow.compile(m, backend=backend)
+    for high in np.linspace(0.3, 9, 20):
+        x = {"x": RNG.uniform(-0.2, high, (3, 70)).astype(np.float32)}
+        np.testing.assert_array_equal(net.run(x)["y"], session.run(None, x)[0])

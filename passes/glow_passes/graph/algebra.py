@@ -10,7 +10,7 @@ import numpy as np
 from xdsl.ir import Operation, SSAValue
 
 from glow_dialects.core.graph_op import GraphOp
-from glow_dialects.core.types import Array
+from glow_dialects.core.types import Array, shape_of
 from glow_dialects.ops.arithmetic import AddOp, DivOp, MaxOp, MinOp, MulOp, PowOp, SubOp
 from glow_dialects.ops.elementwise import BinaryOp
 from glow_dialects.ops.logic import NotOp
@@ -64,10 +64,11 @@ def subtract_constant(op: SubOp, r: Rewriter) -> SSAValue | None:
 def divide_by_constant(op: DivOp, r: Rewriter) -> SSAValue | None:
     """x / c -> x * (1 / c) for floats, where 1 / c is a normal number; for doubles, where it is exact.
 
-    Doubles are what NumPy's functions compute in, which round to decimals by a quotient.
+    Doubles are what NumPy's functions compute in, which round to decimals by a quotient. A single number
+    stays divided: it takes no time, and as a scale (a range / 255) it decides how whole tensors are rounded.
     """
     operands = beside_constant(op, r)
-    if operands is None:
+    if operands is None or prod(shape_of(op.result)) == 1:
         return None
     with np.errstate(all="ignore"):
         inverse = (1.0 / operands[1].astype(np.float64)).astype(operands[1].dtype)

@@ -34,6 +34,8 @@ VECTOR_BYTES = 32
 """Bytes of a vector: wider ones take longer for few samples, and as long for many."""
 WORTH = 16
 """Questions of a tree for each branch of its mean way down, with which both take as long (256 samples)."""
+COLUMN = 5
+"""Questions that take as long as laying a column of the samples side by side: it counts for single trees."""
 MOST_VECTORS = 4
 """Vectors of samples that a question is asked of."""
 
@@ -96,11 +98,11 @@ class Shapes:
         """How many words of `bits` leaves each question takes some of."""
         return (self.end - 1) // bits - self.first // bits + 1
 
-    def worth(self, bits: int) -> bool:
-        """Whether all questions take less time than ways down."""
+    def worth(self, bits: int, columns: int) -> bool:
+        """Whether all questions, about so many columns, take less time than ways down."""
         leaves = np.bincount(self.leaf_tree)
         ways = np.bincount(self.leaf_tree, self.leaf_depth) / np.maximum(1, leaves)
-        return bool(self.words(bits).sum() <= WORTH * ways.sum())
+        return bool(self.words(bits).sum() + COLUMN * columns <= WORTH * ways.sum())
 
 
 def shapes_of(left: Array, roots: Array) -> Shapes:
@@ -129,6 +131,11 @@ def shapes_of(left: Array, roots: Array) -> Shapes:
     return Shapes(inner, inner_tree, begin, end, leaf[order], leaf_tree[order], depth[order])
 
 
+def columns_of(features: Array) -> Array:
+    """The columns that questions are about, whichever way NaN goes."""
+    return np.where(features < 0, -1 - features, features)
+
+
 def pack_masks(tables: Sequence[Array], shapes: Shapes, lanes: int) -> tuple[Array, list[Array]]:
     """Columns of the input (i32); questions, words (i32), trees (i32) and weights of the operator's tables.
 
@@ -140,7 +147,7 @@ def pack_masks(tables: Sequence[Array], shapes: Shapes, lanes: int) -> tuple[Arr
     number, whole = splits.dtype, np.dtype(f"u{splits.dtype.itemsize}")
     bits, trees = 8 * number.itemsize, len(roots)
     asked = features[shapes.inner]
-    named = np.where(asked < 0, -1 - asked, asked)
+    named = columns_of(asked)
     columns = np.unique(named) if named.size else np.zeros(1, np.int64)
     leaves = np.bincount(shapes.leaf_tree, minlength=trees)
     word_ends = np.cumsum(-(-leaves // bits))
@@ -238,7 +245,7 @@ class _Masks:
         first, last, place, low, high = self._facts(self.trees, tree, TREE_FACTS)
         leaves = [k.splat(0, lanes, I32)] * self.vectors
         leaves = (
-            self._word(first, leaves) if spec.single else k.reduce_loop(first, last, 1, leaves, self._word)
+            self._word(tree, leaves) if spec.single else k.reduce_loop(first, last, 1, leaves, self._word)
         )
         count = k.b.sub(high, low)
         with k.loop(0, count) as step:
@@ -315,7 +322,8 @@ class TreeMasks(Kernel[TreeSumsOp, TreeMasksSpec]):
         if tables is None:
             return None
         shapes = shapes_of(tables[2], tables[4])
-        if not shapes.worth(8 * size):
+        asked = np.unique(columns_of(tables[0][shapes.inner])).size
+        if not shapes.worth(8 * size, asked):
             return None
         columns, (questions, words, trees, _) = pack_masks(tables, shapes, 1)
         counts = len(columns), len(trees), targets, len(questions)
