@@ -171,7 +171,8 @@ LOGARITHMS: dict[float, tuple[Any, Any]] = {
 @pytest.mark.parametrize("base", [2, 10])
 def test_logarithms_of_whole_powers_are_whole(base: int, backend: str) -> None:
     """As Python's and NumPy's are: what `int` makes of less would be one too few."""
-    number, array = (glow.jit(f, backend=backend) for f in LOGARITHMS[base])
+    compiled: list[Any] = [glow.jit(f, backend=backend) for f in LOGARITHMS[base]]
+    number, array = compiled
     exponents = np.arange(-22, 23) if base == 10 else np.arange(-1000, 1000, 7)
     powers = np.array([float(f"1e{n}") if base == 10 else 2.0**n for n in exponents.tolist()])
     assert [number(x) for x in powers.tolist()] == exponents.tolist()
