@@ -72,6 +72,7 @@ class Executable:
         self._source = source
         self._optional = {s.name: s for s in source.defaults}
         self._value_inputs = tuple(source.value_inputs)
+        self._cache_counts = source.cache_counts
         self._limit = limit
         self._programs: OrderedDict[Any, Program] = OrderedDict()
         self._dynamic = any(
@@ -109,7 +110,7 @@ class Executable:
         self, shapes: dict[str, tuple[int, ...]], values: Mapping[str, Array], alone: bool = False
     ) -> Program:
         """A program for these input shapes, and `alone` for no others."""
-        chosen = self._deciding(values)
+        chosen = self._deciding(values, shapes)
         key = self._key(shapes, chosen)
         alone = alone or self._always
         program = self._kept(key) or (None if alone else self._found(key, shapes, chosen))
@@ -175,9 +176,14 @@ class Executable:
                 self._programs.move_to_end(key)
         return program
 
-    def _deciding(self, values: Mapping[str, Array]) -> dict[str, Array]:
-        """The inputs whose contents are part of a specialisation."""
+    def _deciding(self, values: Mapping[str, Array], shapes: Shapes) -> dict[str, Array]:
+        """The inputs whose contents are part of a specialisation, with what these count as."""
         deciding = {n: values[n] for n in self._value_inputs if n in values}
+        for name, caches in self._cache_counts.items():
+            room = min([shapes[c][2] for c in caches if len(shapes.get(c, ())) > 2], default=0)
+            count = deciding.get(name)
+            if count is not None and count.size == 1 and count.item() <= room:
+                deciding[name] = np.full_like(count, room)
         return {n: a for n, a in deciding.items() if a.size <= VALUE_ELEMENTS}
 
     def _key(self, shapes: Mapping[str, tuple[int, ...]], deciding: Mapping[str, Array]) -> Any:
@@ -213,7 +219,7 @@ class Executable:
             if type(array) is not np.ndarray or array.dtype is not signature.dtype:
                 return None
             shapes[signature.name] = array.shape
-        deciding = self._deciding(inputs) if self._value_inputs else {}
+        deciding = self._deciding(inputs, shapes) if self._value_inputs else {}
         key = self._key(shapes, deciding)
         program = self._kept(key) or self._found(key, shapes, deciding)
         self._last = program or self._last

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -62,7 +63,9 @@ class ProgramSource(ABC):
 
     `defaults` are inputs that have a value unless a call gives another: a constant of the program
     otherwise, so that calls that give it run a program of their own. The contents of `value_inputs`
-    are part of a specialisation. `open_programs` are the programs of any size that there are from the start.
+    are part of a specialisation, but for `cache_counts`: a number that is not above the sizes of axis 2 of
+    the inputs named with it counts as the least of these. `open_programs` are the programs of any size that
+    there are from the start.
     `symbols` are open sizes of which limits or divisors are known, by the names that inputs have for them.
     `states` are values that calls hand to each other: their outputs are none of `outputs`, and of their
     inputs those that tell sizes alone are among `inputs`.
@@ -72,6 +75,7 @@ class ProgramSource(ABC):
     outputs: Sequence[Signature]
     defaults: Sequence[Signature] = ()
     value_inputs: Sequence[str] = ()
+    cache_counts: Mapping[str, Sequence[str]] = MappingProxyType({})
     open_programs: Sequence[tuple[Key, Program]] = ()
     symbols: Sequence[Symbol] = ()
     states: KeptStates | None = None

@@ -66,6 +66,7 @@ def save(
         "outputs": [_plain(s) for s in source.outputs],
         "defaults": [_plain(s) for s in source.defaults],
         "value_inputs": list(source.value_inputs),
+        "cache_counts": {name: list(caches) for name, caches in source.cache_counts.items()},
         "states": [
             {"input": _plain(k.input), "output": k.output, "axis": k.axis}
             for k in (source.states.states.values() if source.states else ())
@@ -132,7 +133,7 @@ class SavedPrograms(ProgramSource):
         self.inputs, self.outputs, self.defaults = (
             [_signature(s) for s in manifest[kind]] for kind in ("inputs", "outputs", "defaults")
         )
-        self.value_inputs = manifest["value_inputs"]
+        self.value_inputs, self.cache_counts = manifest["value_inputs"], manifest["cache_counts"]
         kept = [Kept(_signature(s["input"]), s["output"], s["axis"]) for s in manifest["states"]]
         self.states = KeptStates(kept) if kept else None
         self._programs: dict[Any, Program] = {}

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+import onnx
 import onnxruntime as ort
 import pytest
 from contrib_nodes import Case, agree, model
@@ -271,3 +272,45 @@ def test_weights_of_experts_must_be_known() -> None:
     made, feeds = model(Case("QMoE", qmoe(4), BOTH))
     with pytest.raises(GlowError, match="QMoE.*make them initializers"):
         glow.compile(made).run(feeds)
+
+
+def _caching() -> Any:
+    """GroupQueryAttention of 4 heads of 16 in groups of 2 with keys and values in caches of any size."""
+    node = onnx.helper.make_node(
+        "GroupQueryAttention", ["q", "k", "v", "pk", "pv", "ends", "total"], ["y", "ok", "ov"],
+        domain="com.microsoft", num_heads=4, kv_num_heads=2,
+    )  # fmt: skip
+    shapes = {"q": ["b", "s", 64], "k": ["b", "s", 32], "v": ["b", "s", 32]}
+    shapes |= {"pk": ["b", 2, "room", 16], "pv": ["b", 2, "room", 16]}
+    kinds = {"ends": ["b"], "total": []}
+    value = onnx.helper.make_tensor_value_info
+    inputs = [value(n, onnx.TensorProto.FLOAT, s) for n, s in shapes.items()]
+    inputs += [value(n, onnx.TensorProto.INT32, s) for n, s in kinds.items()]
+    outputs = [value("y", onnx.TensorProto.FLOAT, ["b", "s", 64])]
+    outputs += [value(n, onnx.TensorProto.FLOAT, ["b", 2, "all", 16]) for n in ("ok", "ov")]
+    graph = onnx.helper.make_graph([node], "g", inputs, outputs)
+    opsets = [onnx.helper.make_opsetid("", 17), onnx.helper.make_opsetid("com.microsoft", 1)]
+    return onnx.helper.make_model(graph, opset_imports=opsets, ir_version=9)
+
+
+@pytest.mark.parametrize("backend", ["interpreter", "cpu"])
+def test_counts_within_a_cache_decide_nothing(backend: str) -> None:
+    """A prompt of samples of 5 and 3 tokens, then one token a call: one program for every count."""
+    net = glow.compile(_caching(), backend)
+    peer = ort.InferenceSession(_caching().SerializeToString(), providers=["CPUExecutionProvider"])
+    caches = {n: np.zeros((2, 2, 12, 16), np.float32) for n in ("pk", "pv")}
+    lengths, programs = np.array([5, 3], np.int32), list[Any]()
+    for new in (5, 1, 1, 1, 1):
+        feed = {"q": real(2, new, 64), "k": real(2, new, 32), "v": real(2, new, 32), **caches}
+        feed |= {"ends": lengths - 1, "total": np.array(lengths.max(), np.int32)}
+        y, keys, values = map(np.asarray, peer.run(None, feed))
+        out = net.run(feed)
+        used = [slice(0, n) if new > 1 else slice(None) for n in lengths]
+        for i, rows in enumerate(used):  # what follows a shorter prompt is nothing
+            np.testing.assert_allclose(out["y"][i, rows], y[i, rows], atol=1e-5)
+            np.testing.assert_allclose(out["ok"][i, :, : lengths[i]], keys[i, :, : lengths[i]], atol=1e-6)
+        caches, lengths = {"pk": keys, "pv": values}, lengths + 1
+        programs.append(net.program)
+    assert programs[1] is programs[2] is programs[3] is programs[4]
+    feed |= {**{n: c[:, :, :6] for n, c in caches.items()}, "ends": np.array([6, 6], np.int32)}
+    assert net.run({**feed, "total": np.array(7, np.int32)})["ok"].shape == (2, 2, 7, 16)  # beyond the cache

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 class Description:
     """Inputs, inputs with default values, outputs, inputs whose values decide shapes, files, content.
 
+    `cache_counts` are those values that decide nothing up to a size: see `ProgramSource`.
+
     `content` is a digest, None where nobody asks for it; `files` are the states of the model's files.
     """
 
@@ -35,6 +37,7 @@ class Description:
     defaults: list[Signature]
     outputs: list[Signature]
     value_inputs: list[str]
+    cache_counts: dict[str, list[str]]
     files: list[str]
     content: str | None
 
@@ -104,6 +107,7 @@ class OnnxModel:
                 signatures(signature.defaults_of(self.proto)),
                 signatures(signature.outputs_of(self.proto)),
                 list(signature.value_inputs(self.proto)),
+                signature.cache_counts(self.proto),
                 [state(folder / name) for name in sorted(external_files(self.proto))],
                 content_digest(self.proto, self.path, of_file()) if self._remembers else None,
             )
@@ -125,6 +129,7 @@ def _read(text: str | None) -> Description | None:
             defaults,
             outputs,
             description["value_inputs"],
+            description["cache_counts"],
             description["files"],
             description["content"],
         )

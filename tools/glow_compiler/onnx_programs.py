@@ -40,7 +40,7 @@ class OnnxPrograms(ProgramSource):
         self.inputs, self.outputs = inputs, known.outputs
         self.keep_states(kept_states(states, inputs, known.outputs))
         self.defaults = [s for s in known.defaults if s.name not in chosen]
-        self.value_inputs = known.value_inputs
+        self.value_inputs, self.cache_counts = known.value_inputs, known.cache_counts
         self._model, self._compiler = model, compiler
         self.backend = compiler.backend
         self.phases = compiler.phases

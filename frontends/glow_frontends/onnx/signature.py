@@ -52,6 +52,11 @@ SHAPE_OPERANDS: dict[str, tuple[int, ...]] = {
     "Unsqueeze": (1,),
     "Upsample": (1,),
 }
+#: Operands that count the places taken of a cache, and operands whose axis 2 is the cache, by operator.
+CACHE_OPERANDS: dict[str, tuple[int, tuple[int, ...]]] = {
+    "GroupQueryAttention": (6, (3, 4)),
+    "SparseAttention": (7, (3, 4)),
+}
 _SHAPE_ONLY = frozenset({"Shape", "Size"})
 
 
@@ -148,3 +153,25 @@ def value_inputs(model: ModelProto) -> list[str]:
             wanted += list(uses(node))
     ports = [*inputs_of(model), *defaults_of(model)]
     return [a.name for a in ports if a.name in (direct if a.dtype.kind == "f" else seen)]
+
+
+def cache_counts(model: ModelProto) -> dict[str, list[str]]:
+    """Inputs that do nothing but count the places taken of caches, with the inputs that are these caches.
+
+    What a count is decides nothing while it is within the caches, whose axis 2 are the places.
+    """
+    counts: dict[str, set[str]] = {}
+    others = {output.name for output in model.graph.output}
+    for node in _nodes(model.graph):
+        place, caches = CACHE_OPERANDS.get(node.op_type, (-1, ()))
+        for i, name in enumerate(node.input):
+            if i == place:
+                counts.setdefault(name, set()).update(node.input[c] for c in caches)
+            else:
+                others.add(name)
+    known = {a.name for a in inputs_of(model)}
+    return {
+        name: sorted(caches)
+        for name, caches in counts.items()
+        if name in known and name not in others and caches <= known
+    }

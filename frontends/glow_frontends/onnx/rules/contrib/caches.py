@@ -106,14 +106,19 @@ def _projections(g: Emitter, n: Node) -> list[Value]:
 
 
 def _place(g: Emitter, query: Value, past: Value | None, length: Value, last: Value) -> Place:
-    """Where new keys go in a cache of some length; `last` is the place of each sample's last one."""
+    """Where new keys go in a cache of some length; `last` is the place of each sample's last one.
+
+    Of a length within the cache any may be given (see `cache_counts`). The first keys of samples that are
+    shorter than the longest begin at 0, too.
+    """
     batch, new = shape(query)[0], shape(query)[2]
     whole = g.integer(length, "the length of the cache")
     total = max(whole, 0 if past is None else shape(past)[2])
     if new == whole:
         return Place(np.zeros((batch, 1, 1, 1), np.int64), new, total)
     ends = g.reshape(cast_to(g, last, INT64), (batch, 1, 1, 1))
-    return Place(g(AddOp, ends, np.array(1 - new, np.int64)), new, total)
+    start = g(AddOp, ends, np.array(1 - new, np.int64))
+    return Place(g(MaxOp, start, np.zeros((), np.int64)), new, total)
 
 
 def _steps(count: int, axis: int) -> np.ndarray:
