@@ -274,8 +274,11 @@ def test_weights_of_experts_must_be_known() -> None:
         glow.compile(made).run(feeds)
 
 
-def _caching() -> Any:
-    """GroupQueryAttention of 4 heads of 16 in groups of 2 with keys and values in caches of any size."""
+def _caching(masked: bool = False) -> Any:
+    """GroupQueryAttention of 4 heads of 16 in groups of 2 with keys and values in caches of any size.
+
+    How much of them is taken is an input, or else told by a mask, as onnxruntime-genai has it.
+    """
     node = onnx.helper.make_node(
         "GroupQueryAttention", ["q", "k", "v", "pk", "pv", "ends", "total"], ["y", "ok", "ov"],
         domain="com.microsoft", num_heads=4, kv_num_heads=2,
@@ -288,7 +291,22 @@ def _caching() -> Any:
     inputs += [value(n, onnx.TensorProto.INT32, s) for n, s in kinds.items()]
     outputs = [value("y", onnx.TensorProto.FLOAT, ["b", "s", 64])]
     outputs += [value(n, onnx.TensorProto.FLOAT, ["b", 2, "all", 16]) for n in ("ok", "ov")]
-    graph = onnx.helper.make_graph([node], "g", inputs, outputs)
+    nodes, numbers = [node], dict[str, Array]()
+    if masked:
+        make, kind = onnx.helper.make_node, onnx.TensorProto.INT32
+        inputs[-2:] = [value("mask", onnx.TensorProto.INT64, ["b", "t"])]
+        numbers = {"one": np.array(1), "axis": np.array([1])}
+        nodes = [
+            make("Shape", ["mask"], ["dims"]),
+            make("Gather", ["dims", "one"], ["length"]),
+            make("Cast", ["length"], ["total"], to=kind),
+            make("ReduceSum", ["mask", "axis"], ["taken"], keepdims=0),
+            make("Sub", ["taken", "one"], ["last"]),
+            make("Cast", ["last"], ["ends"], to=kind),
+            node,
+        ]
+    constants = [onnx.numpy_helper.from_array(a, n) for n, a in numbers.items()]
+    graph = onnx.helper.make_graph(nodes, "g", inputs, outputs, constants)
     opsets = [onnx.helper.make_opsetid("", 17), onnx.helper.make_opsetid("com.microsoft", 1)]
     return onnx.helper.make_model(graph, opset_imports=opsets, ir_version=9)
 
@@ -314,3 +332,21 @@ def test_counts_within_a_cache_decide_nothing(backend: str) -> None:
     assert programs[1] is programs[2] is programs[3] is programs[4]
     feed |= {**{n: c[:, :, :6] for n, c in caches.items()}, "ends": np.array([6, 6], np.int32)}
     assert net.run({**feed, "total": np.array(7, np.int32)})["ok"].shape == (2, 2, 7, 16)  # beyond the cache
+
+
+@pytest.mark.parametrize("room", [0, 12])
+def test_a_mask_tells_how_much_of_a_cache_is_taken(room: int) -> None:
+    """Caches that grow with each token, and caches with room for all: a program for any length."""
+    net = glow.compile(_caching(masked=True))
+    peer = ort.InferenceSession(_caching(masked=True).SerializeToString(), providers=["CPUExecutionProvider"])
+    caches, length, programs = [np.zeros((1, 2, room, 16), np.float32)] * 2, 0, list[Any]()
+    for new in (5, 1, 1, 1, 1):
+        length += new
+        feed = {"q": real(1, new, 64), "k": real(1, new, 32), "v": real(1, new, 32)}
+        feed |= {"pk": caches[0], "pv": caches[1], "mask": np.ones((1, length), np.int64)}
+        wanted = list(map(np.asarray, peer.run(None, feed)))
+        for got, want in zip(net.run(feed).values(), wanted, strict=True):
+            np.testing.assert_allclose(got, want, atol=1e-5)
+        caches = wanted[1:]
+        programs.append(net.program)
+    assert programs[1] is programs[2] is programs[3] is programs[4]

@@ -6,10 +6,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from glow_dialects.core.types import tensor
 from glow_dialects.ops.activation import TanhOp
 from glow_dialects.ops.arithmetic import AddOp, DivOp, FloorDivOp, MaxOp, MinOp, MulOp, SubOp
 from glow_dialects.ops.compare import CmpGeOp, CmpGtOp, CmpLeOp, CmpLtOp
 from glow_dialects.ops.gather_elements import GatherElementsOp
+from glow_dialects.ops.iota import IotaOp
 from glow_dialects.ops.layer_norm import RmsNormOp
 from glow_dialects.ops.logic import AndOp
 from glow_dialects.ops.select import SelectOp
@@ -86,7 +88,7 @@ def _blocks(g: Emitter, n: Node, place: Place, batch: int, heads: int) -> Value:
             kept[layout, row, listed[(listed >= 0) & (listed < kept.shape[2])]] = True
     wide = np.repeat(kept, size, 2)[:, :, : place.total]
     wide = np.tile(np.moveaxis(wide, 0, 1), (1, heads // layouts, 1))  # [rows, H, T]
-    queries = g(AddOp, place.start, _steps(place.new, 2))
+    queries = g(AddOp, place.start, _steps(g, place.new, 2))
     row = g(FloorDivOp, g(MaxOp, queries, np.array(0)), np.array(size))
     listed = take(g, wide, g(MinOp, g.reshape(row, (shape(row)[0], place.new)), np.array(rows - 1)), 0)
     listed = g.transpose(listed, (0, 2, 1, 3))
@@ -121,17 +123,17 @@ def _place(g: Emitter, query: Value, past: Value | None, length: Value, last: Va
     return Place(g(MaxOp, start, np.zeros((), np.int64)), new, total)
 
 
-def _steps(count: int, axis: int) -> np.ndarray:
+def _steps(g: Emitter, count: int, axis: int) -> Value:
     dims = [1, 1, 1, 1]
     dims[axis] = count
-    return np.arange(count, dtype=np.int64).reshape(dims)
+    return g.reshape(g(IotaOp, results=tensor((count,), INT64.name)), dims)
 
 
 def _turned(
     g: Emitter, n: Node, x: Value, place: Place, tables: tuple[Value, Value], positions: Value | None
 ) -> Value:
     if positions is None:
-        rows = g(MaxOp, g(AddOp, place.start, _steps(place.new, 2)), np.zeros((), np.int64))
+        rows = g(MaxOp, g(AddOp, place.start, _steps(g, place.new, 2)), np.zeros((), np.int64))
         positions = g.reshape(rows, (shape(rows)[0], place.new))
     cos, sin = tables
     return rotate(g, x, cos, sin, positions, n.flag("rotary_interleaved"), 2 * shape(cos)[1])
@@ -142,7 +144,7 @@ def _write(g: Emitter, past: Value | None, x: Value, place: Place) -> Value:
     batch, heads, new, width = shape(x)
     if place.total == new:
         return x
-    offset = g(SubOp, _steps(place.total, 2), place.start)
+    offset = g(SubOp, _steps(g, place.total, 2), place.start)
     inside = g(AndOp, g(CmpGeOp, offset, g.like(0, offset)), g(CmpLtOp, offset, g.like(new, offset)))
     index = g(MinOp, g(MaxOp, offset, g.like(0, offset)), g.like(new - 1, offset))
     index = broadcast(g, index, (batch, heads, place.total, width))
@@ -150,17 +152,18 @@ def _write(g: Emitter, past: Value | None, x: Value, place: Place) -> Value:
     old: Value = np.zeros((), dtype_of_value(x))
     if past is not None and shape(past)[2]:
         rest = place.total - shape(past)[2]
-        old = past
-        if rest:
-            old = join(g, [past, np.zeros((batch, heads, rest, width), dtype_of_value(x))], 2)
+        if not rest:
+            old = past
+        else:
+            old = join(g, [past, broadcast(g, old, (batch, heads, rest, width))], 2)
     return g(SelectOp, inside, spread, old)
 
 
 def _allowed(g: Emitter, n: Node, place: Place) -> Value:
     """Which places each query sees, [B, 1, 1, S, T]: none after its own, and of a window the last ones."""
     batch = shape(place.start)[0]
-    mine = g(AddOp, place.start, _steps(place.new, 2))
-    theirs = _steps(place.total, 3)
+    mine = g(AddOp, place.start, _steps(g, place.new, 2))
+    theirs = _steps(g, place.total, 3)
     seen = g(CmpLeOp, theirs, mine)
     window = n.integer("local_window_size", -1)
     if window > 0:
