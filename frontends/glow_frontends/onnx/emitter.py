@@ -17,7 +17,7 @@ from glow_dialects.core.extent import is_open, size
 from glow_dialects.core.graph_op import GraphOp
 from glow_dialects.core.types import Array, Tensor, is_standard, shape_of, tensor
 from glow_dialects.ops.control import YieldOp
-from glow_dialects.ops.iota import SizesOp
+from glow_dialects.ops.iota import IotaOp, SizesOp
 from glow_dialects.ops.literal import LiteralOp
 from glow_dialects.ops.module import ConstantOp, FuncOp, GetOp
 from glow_dialects.ops.quantize import DequantizeOp, dequantize_array, quantized_type
@@ -122,6 +122,12 @@ class Emitter:
         if numbers.ndim > 1:
             return self.reshape(self.sizes(numbers.reshape(-1), dtype), numbers.shape)
         return self.builder(SizesOp.of(numbers, dtype))
+
+    def numbers(self, count: int, dtype: np.dtype = np.dtype(np.int64)) -> Value:
+        """The ints from 0 on, `count` of them, which only the run may know."""
+        if is_open((count,)):
+            return self(IotaOp, results=tensor((count,), dtype.name))
+        return np.arange(count, dtype=dtype)
 
     def once(self, key: object, make: Callable[[], list[Value]]) -> list[Value]:
         """The result of `make`, called once for equal keys: lengths are told apart by identity."""

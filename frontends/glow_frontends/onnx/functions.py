@@ -8,6 +8,7 @@ from typing import Any
 import onnx
 from onnx import AttributeProto, FunctionProto, TypeProto, helper
 
+from glow_dialects.core.extent import Extent
 from glow_frontends.onnx.errors import RuleError
 from glow_frontends.onnx.node import Node
 from glow_frontends.onnx.tensors import onnx_type
@@ -102,7 +103,8 @@ def _type(value: AnyValue | None) -> TypeProto:
         return TypeProto()
     if isinstance(value, BoundedValue):
         return helper.make_tensor_type_proto(onnx_type(dtype_of_value(value.value)), None)
-    return helper.make_tensor_type_proto(onnx_type(dtype_of_value(value)), list(shape(value)))
+    known = [None if isinstance(n, Extent) else n for n in shape(value)]
+    return helper.make_tensor_type_proto(onnx_type(dtype_of_value(value)), known)
 
 
 def reference_attributes(

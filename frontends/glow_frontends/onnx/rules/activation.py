@@ -98,7 +98,7 @@ def _hardmax(g: Emitter, x: Value, axis: int) -> Value:
     first = g(ArgMaxOp, x, axis=axis, keepdims=True, select_last_index=False)
     ones = [1] * rank(x)
     ones[axis] = shape(x)[axis]
-    positions = np.arange(shape(x)[axis]).reshape(ones)
+    positions = g.reshape(g.numbers(shape(x)[axis]), ones)
     kind = dtype_of_value(x)
     zero, one = uniform(np.zeros((), kind), ()), uniform(np.ones((), kind), ())
     return g(SelectOp, g(CmpEqOp, first, positions), one, zero)

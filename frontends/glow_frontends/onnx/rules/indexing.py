@@ -217,7 +217,7 @@ def reverse_sequence(g: Emitter, n: Node) -> Value:
     """ReverseSequence: gathered at computed positions."""
     x, lengths = n[0], n[1]
     time, batch = (axis_of(n.integer(f"{name}_axis", i), rank(x)) for i, name in enumerate(("time", "batch")))
-    steps = np.arange(shape(x)[time], dtype=np.int64).reshape(-1, 1)
+    steps = g.reshape(g.numbers(shape(x)[time]), (shape(x)[time], 1))
     lengths = in_range(g, n, lengths, 0, shape(x)[time], "a length")
     rows = g.reshape(lengths, (1, shape(x)[batch]))
     mirrored = g(SubOp, g(SubOp, rows, g.like(1, rows)), steps)

@@ -44,7 +44,7 @@ def tensor_scatter(g: Emitter, n: Node) -> Value:
     length, most = shape(update)[axis], shape(past)[axis]
     steps = [1] * rank(past)
     steps[axis] = length
-    places: Value = np.arange(length, dtype=np.int64).reshape(steps)
+    places = g.reshape(g.numbers(length), steps)
     if starts is not None:
         rows = g.reshape(cast_to(g, starts, INT64), (shape(past)[0], *(1,) * (rank(past) - 1)))
         places = g(AddOp, rows, places)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from glow_dialects.ops.arithmetic import AddOp, MulOp, SubOp
-from glow_dialects.ops.compare import CmpGeOp, CmpLtOp, CmpNeOp
+from glow_dialects.ops.compare import CmpGeOp, CmpLeOp, CmpLtOp, CmpNeOp
 from glow_dialects.ops.logic import AndOp
 from glow_dialects.ops.select import SelectOp
 from glow_dialects.ops.softmax import SoftmaxOp
@@ -21,6 +21,7 @@ from glow_frontends.onnx.rules.indexing import take
 from glow_frontends.onnx.rules.nn import product
 from glow_frontends.onnx.rules.rule import Versions
 from glow_frontends.onnx.rules.shape import join, pieces
+from glow_frontends.onnx.sizes import objects
 from glow_frontends.onnx.values import Value, dtype_of_value, rank, shape
 
 FLOAT = np.dtype(np.float32)
@@ -67,9 +68,10 @@ def attend(
     return join_heads(g, product(g, weights, heads.values)), weights
 
 
-def causal(queries: int, keys: int) -> np.ndarray:
+def causal(g: Emitter, queries: int, keys: int) -> Value:
     """Which of `keys` positions each of the last `queries` may see, [1, 1, S, T]."""
-    return (np.arange(keys) <= np.arange(keys - queries, keys)[:, None])[None, None]
+    rows = g(AddOp, g.numbers(queries), g.sizes(objects([keys - queries]), np.dtype(np.int64)))
+    return g(CmpLeOp, g.reshape(g.numbers(keys), (1, 1, 1, keys)), g.reshape(rows, (1, 1, queries, 1)))
 
 
 def additive_mask(g: Emitter, n: Node, mask: Value, batch: int, keys: int) -> Value:
@@ -92,7 +94,7 @@ def additive_mask(g: Emitter, n: Node, mask: Value, batch: int, keys: int) -> Va
 
 
 def _kept(g: Emitter, mask: Value, batch: int, keys: int) -> Value:
-    places = np.arange(keys, dtype=dtype_of_value(mask)).reshape(1, 1, 1, keys)
+    places = g.reshape(g.numbers(keys, dtype_of_value(mask)), (1, 1, 1, keys))
     count = shape(mask)[0]
     if count == batch:
         return g(CmpLtOp, places, g.reshape(mask, (batch, 1, 1, 1)))
@@ -139,7 +141,7 @@ def _masked(g: Emitter, n: Node, heads: Heads, mask: Value | None, bias: Value |
     masks: list[Value] = [] if bias is None else [bias]
     if mask is not None:
         masks.append(_cropped(g, additive_mask(g, n, mask, batch, keys), queries, keys))
-    allowed = causal(queries, keys) if n.flag("unidirectional") and queries > 1 else None
+    allowed = causal(g, queries, keys) if n.flag("unidirectional") and queries > 1 else None
     return attend(g, n, heads, masks, allowed)
 
 
@@ -272,7 +274,7 @@ def rotary_embedding(g: Emitter, n: Node) -> Value:
     heads = n.integer("num_heads", 0) or (shape(x)[2] // (width or whole) if flat else shape(x)[1])
     length = shape(x)[1] if flat else shape(x)[2]
     if rank(positions) == 1:
-        steps = np.arange(length, dtype=dtype_of_value(positions))[None]
+        steps = g.reshape(g.numbers(length, dtype_of_value(positions)), (1, length))
         positions = g(AddOp, g.reshape(positions, (1, 1)), steps)
     split = split_heads(g, x, heads)
     if n.number("scale", 1.0) != 1.0:

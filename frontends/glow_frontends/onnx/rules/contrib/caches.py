@@ -6,12 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from glow_dialects.core.types import tensor
 from glow_dialects.ops.activation import TanhOp
 from glow_dialects.ops.arithmetic import AddOp, DivOp, FloorDivOp, MaxOp, MinOp, MulOp, SubOp
 from glow_dialects.ops.compare import CmpGeOp, CmpGtOp, CmpLeOp, CmpLtOp
 from glow_dialects.ops.gather_elements import GatherElementsOp
-from glow_dialects.ops.iota import IotaOp
 from glow_dialects.ops.layer_norm import RmsNormOp
 from glow_dialects.ops.logic import AndOp
 from glow_dialects.ops.select import SelectOp
@@ -126,7 +124,7 @@ def _place(g: Emitter, query: Value, past: Value | None, length: Value, last: Va
 def _steps(g: Emitter, count: int, axis: int) -> Value:
     dims = [1, 1, 1, 1]
     dims[axis] = count
-    return g.reshape(g(IotaOp, results=tensor((count,), INT64.name)), dims)
+    return g.reshape(g.numbers(count), dims)
 
 
 def _turned(

@@ -157,14 +157,15 @@ def embed_layer_norm(g: Emitter, n: Node) -> list[Value | None]:
     ids = n[0]
     positions = n.get(8)
     if positions is None:
-        positions = np.arange(shape(ids)[1], dtype=np.int64)[None]
+        positions = g.reshape(g.numbers(shape(ids)[1]), (1, shape(ids)[1]))
     total = g(AddOp, indexing.gathered(g, n, n[2], ids, 0), indexing.gathered(g, n, n[3], positions, 0))
     if n.get(1) is not None and n.get(4) is not None:
         total = g(AddOp, total, indexing.gathered(g, n, n[4], n[1], 0))
     y = g(LayerNormOp, total, n[5], n[6], axis=2, epsilon=n.number("epsilon", 1e-12))
     mask = n.get(7)
-    lengths: Value = np.zeros((shape(ids)[0],), np.int32)
-    if mask is not None:
+    if mask is None:
+        lengths = shapes.broadcast(g, np.zeros((), np.int32), (shape(ids)[0],))
+    else:
         lengths = g(ReduceSumOp, casts.cast_to(g, mask, INT32), axes=(1,), keepdims=False)
     return [y, lengths, total]
 

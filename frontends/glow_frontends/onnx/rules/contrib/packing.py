@@ -24,7 +24,7 @@ from glow_frontends.onnx.rules.cast import cast_to
 from glow_frontends.onnx.rules.contrib.attention import Heads, attend, split_heads
 from glow_frontends.onnx.rules.nn import product
 from glow_frontends.onnx.rules.rule import Versions
-from glow_frontends.onnx.rules.shape import join, pieces
+from glow_frontends.onnx.rules.shape import broadcast, join, pieces
 from glow_frontends.onnx.values import BoundedValue, Value, dtype_of_value, rank, shape
 
 INT32, INT64 = np.dtype(np.int32), np.dtype(np.int64)
@@ -34,12 +34,12 @@ def remove_padding(g: Emitter, n: Node) -> list[Value | BoundedValue]:
     """RemovePadding: the real tokens, where they stood, where samples begin, the longest sample."""
     batch, length, width = shape(n[0])
     counts = cast_to(g, g.reshape(n[1], (batch, 1)), INT64)
-    real = g.reshape(g(CmpLtOp, np.arange(length)[None], counts), (batch * length,))
+    real = g.reshape(g(CmpLtOp, g.reshape(g.numbers(length), (1, length)), counts), (batch * length,))
     sums = g(CumsumOp, cast_to(g, real, INT64), axis=0)
+    stood = g.numbers(batch * length)
     whole = g(ReduceSumOp, counts, axes=(0, 1), keepdims=False)
-    others = g(AddOp, whole, g(SubOp, np.arange(1, batch * length + 1), sums))
-    places = g(SubOp, g(SelectOp, real, sums, others), np.array(1))
-    stood = np.arange(batch * length)
+    others = g(AddOp, whole, g(SubOp, stood, sums))
+    places = g(SelectOp, real, g(SubOp, sums, np.array(1)), others)
     offset = g(ScatterNdOp, stood, g.reshape(places, (batch * length, 1)), stood)
     rows = g(GatherOp, g.reshape(n[0], (batch * length, width)), offset, axis=0)
     flat = g.reshape(counts, (batch,))
@@ -62,7 +62,7 @@ def _padded(g: Emitter, x: Value, offset: Value) -> Value:
     tokens, width = shape(x)
     stands = g.reshape(_stands(g, offset, tokens), (tokens, 1))
     batch, length = shape(offset)
-    zeros = np.zeros((batch * length, width), dtype_of_value(x))
+    zeros = broadcast(g, np.zeros((), dtype_of_value(x)), (batch * length, width))
     return g.reshape(g(ScatterNdOp, zeros, stands, x), (batch, length, width))
 
 
@@ -98,7 +98,7 @@ def _attended(g: Emitter, n: Node, parts: list[Value], at: int) -> Value:
     tokens, (batch, length) = shape(parts[0])[0], shape(offset)
     heads = [split_heads(g, _padded(g, p, offset), n.integer("num_heads", REQUIRED)) for p in parts]
     counts = g(SubOp, *(pieces(g, ends, 0, sizes)[i] for i, sizes in ((1, (1, batch)), (0, (batch, 1)))))
-    places = np.arange(length, dtype=dtype_of_value(counts)).reshape(1, 1, 1, length)
+    places = g.reshape(g.numbers(length, dtype_of_value(counts)), (1, 1, 1, length))
     allowed = g(CmpLtOp, places, g.reshape(counts, (batch, 1, 1, 1)))
     y, _ = attend(g, n, Heads(*heads), [] if bias is None else [bias], allowed)
     rows = g.reshape(y, (batch * length, shape(y)[2]))
