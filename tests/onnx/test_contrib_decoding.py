@@ -350,3 +350,46 @@ def test_a_mask_tells_how_much_of_a_cache_is_taken(room: int) -> None:
         caches = wanted[1:]
         programs.append(net.program)
     assert programs[1] is programs[2] is programs[3] is programs[4]
+
+
+def _attending(kind: str) -> tuple[Any, Callable[[int, int], dict[str, Array]]]:
+    """A model of one operator with a past of any length, and its inputs for new tokens behind old ones."""
+    make, value, real32 = onnx.helper.make_node, onnx.helper.make_tensor_value_info, onnx.TensorProto.FLOAT
+    names = {"q": 64, "k": 32, "v": 32} if kind == "Attention" else {"q": 64, "k": 64, "v": 64}
+    heads, mask = (2, ["mask"]) if kind == "Attention" else (4, [])
+    inputs = [value(n, real32, ["b", "s", w]) for n, w in names.items()]
+    inputs += [value(n, real32, ["b", heads, "p", 16]) for n in ("pk", "pv")]
+    inputs += [value(n, real32, ["s", "t"]) for n in mask]
+    outputs = [value("y", real32, None), *(value(n, real32, ["b", heads, "t", 16]) for n in ("ok", "ov"))]
+    node = (
+        make("Attention", [*names, *mask, "pk", "pv"], ["y", "ok", "ov"], q_num_heads=4, kv_num_heads=2)
+        if kind == "Attention"
+        else make("MultiHeadAttention", [*names, "", "", "", "pk", "pv"], ["y", "ok", "ov"],
+                  domain="com.microsoft", num_heads=4, unidirectional=1)
+    )  # fmt: skip
+    opsets = [onnx.helper.make_opsetid("", 23), onnx.helper.make_opsetid("com.microsoft", 1)]
+    graph = onnx.helper.make_graph([node], "g", inputs, outputs)
+
+    def feed(new: int, old: int) -> dict[str, Array]:
+        found = {n: real(1, new, w) for n, w in names.items()}
+        return found | ({"mask": real(new, old + new)} if mask else {})
+
+    return onnx.helper.make_model(graph, opset_imports=opsets, ir_version=10), feed
+
+
+@pytest.mark.parametrize("kind", ["Attention", "MultiHeadAttention"])
+def test_attention_to_a_past_of_any_length(kind: str) -> None:
+    """The operator of the standard, and onnxruntime's: one program once a length has changed."""
+    model, feed = _attending(kind)
+    net = glow.compile(model)
+    peer = ort.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    heads, length, programs = (2 if kind == "Attention" else 4), 0, list[Any]()
+    past = [np.zeros((1, heads, 0, 16), np.float32)] * 2
+    for new in (5, 1, 1, 2, 1):
+        inputs = {**feed(new, length), "pk": past[0], "pv": past[1]}
+        wanted = list(map(np.asarray, peer.run(None, inputs)))
+        for got, want in zip(net.run(inputs).values(), wanted, strict=True):
+            np.testing.assert_allclose(got, want, atol=1e-5)
+        past, length = wanted[1:], length + new
+        programs.append(net.program)
+    assert programs[1] is programs[2] is programs[4]

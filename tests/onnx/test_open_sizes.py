@@ -255,7 +255,18 @@ def test_the_report_says_what_is_open_and_what_could_not_be() -> None:
     net = glow.compile(_model([cubic], ports[:1], ports[1:], {"sizes": np.array([7, 7])}))
     for length in (12, 40):
         net.run({"x": np.ones((length, length), np.float32)})
-    assert "computed with as a real number" in net.report().notes["sizes"]
+    assert net.report().notes["sizes"] == "not any n: n elements become 7"
+
+
+@pytest.mark.parametrize(("kind", "shape"), [("Size", []), ("Shape", [2])])
+def test_sizes_alone_are_counted_by_the_run(kind: str, shape: list[int]) -> None:
+    """Nothing reads the input, of whose size the output tells."""
+    ports = [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["a", "b"])]
+    ports += [helper.make_tensor_value_info("y", TensorProto.INT64, shape)]
+    net = glow.compile(_model([_node(kind, "x", "y")], ports[:1], ports[1:], {}))
+    for sizes in ((3, 4), (3, 5), (7, 2), (10, 11), (8, 0)):
+        x = np.zeros(sizes, np.float32)
+        np.testing.assert_array_equal(net.run({"x": x})["y"], x.size if kind == "Size" else sizes)
 
 
 def test_two_threads() -> None:
@@ -307,14 +318,45 @@ OPERATORS: dict[str, tuple[list[Any], dict[str, np.ndarray]]] = {
         [helper.make_node("Resize", ["x", "", "scales"], ["y"])],
         {"scales": np.array([1, 1, 2, 2], np.float32)},
     ),
+    "linear, half as large": (
+        [helper.make_node("Resize", ["x", "", "scales"], ["y"], mode="linear")],
+        {"scales": np.array([1, 1, 0.5, 0.5], np.float32)},
+    ),
+    "linear, by corners": (
+        [
+            helper.make_node(
+                "Resize",
+                ["x", "", "scales"],
+                ["y"],
+                mode="linear",
+                coordinate_transformation_mode="align_corners",
+            )
+        ],
+        {"scales": np.array([1, 1, 1.5, 2], np.float32)},
+    ),
+    "nearest, by half as much again": (
+        [helper.make_node("Resize", ["x", "", "scales"], ["y"], nearest_mode="floor")],
+        {"scales": np.array([1, 1, 1.5, 1], np.float32)},
+    ),
+    "as large as another": (
+        [
+            _node("Slice", "x from to axes", "part"),
+            _node("Shape", "x", "dims"),
+            helper.make_node(
+                "Resize",
+                ["part", "", "", "dims"],
+                ["y"],
+                mode="linear",
+                coordinate_transformation_mode="pytorch_half_pixel",
+            ),
+        ],
+        {"from": np.array([0, 0]), "to": np.array([-2, -3]), "axes": np.array([2, 3])},
+    ),
+    "left over from training": ([_node("Dropout", "x", "d"), _node("Relu", "d", "y")], {}),
     "joined": ([_node("Concat", "x x", "c", axis=2), _node("Relu", "c", "y")], {}),
     "depth to space": ([_node("DepthToSpace", "x", "y", blocksize=2)], {}),
     "triangle": ([_node("Trilu", "x", "y")], {}),
 }
-
-
-NOT_OPEN = ("halved",)
-"""Operators whose sizes need programs of their own."""
 
 
 @pytest.mark.slow
@@ -333,7 +375,7 @@ def test_operators_on_images_of_any_size(name: str) -> None:
     for batch, height, width in ((1, 16, 16), (1, 24, 40), (1, 33, 35), (2, 20, 24), (3, 37, 64), (1, 9, 6)):
         x = {"x": rng.standard_normal((batch, 4, height, width)).astype(np.float32)}
         _close(net.run(x), reference.run(x))
-        assert batch * height == 16 or isinstance(net.program, OpenProgram) or name in NOT_OPEN
+        assert batch * height == 16 or isinstance(net.program, OpenProgram)
 
 
 def test_recurrent_layers_of_any_length() -> None:

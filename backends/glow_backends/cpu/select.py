@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from xdsl.dialects.builtin import ModuleOp
+
 from glow_backends.cpu.calls import CallContext, KernelCall, KernelCode, KernelCodes
 from glow_backends.cpu.kernel_table import call_for
 from glow_backends.cpu.memory import rounded
@@ -24,6 +26,7 @@ from glow_dialects.instr.memory import (
     WeightOp,
 )
 from glow_dialects.instr.strides import strides_of
+from glow_dialects.ops.module import placeholders
 from glow_passes.instr.plan_memory import lives_of
 
 
@@ -69,10 +72,11 @@ def _has_gaps(op: InstrOp) -> bool:
 
 
 def is_open_function(function: InstrFuncOp) -> bool:
-    """Whether the sizes of some tensors are known only at run time."""
-    return any(
-        is_open(shape_of(op.result)) for op in function.block.ops if isinstance(op, AllocOp | WeightOp)
-    )
+    """Whether only the run knows the sizes of some tensors, be they those of inputs that nothing reads."""
+    module = function.parent_op()
+    ports = placeholders(module).values() if isinstance(module, ModuleOp) else ()
+    buffers = (op.result for op in function.block.ops if isinstance(op, AllocOp | WeightOp))
+    return any(is_open(shape_of(v)) for v in (*(p.type for p in ports), *buffers))
 
 
 def select(function: InstrFuncOp, target: CpuTarget, checked: bool = True) -> Selection:

@@ -66,6 +66,7 @@ from glow_frontends.onnx.node import Node, known_inputs
 from glow_frontends.onnx.rules.cast import cast_to
 from glow_frontends.onnx.rules.indexing import divisors
 from glow_frontends.onnx.rules.rule import Rule, Versions
+from glow_frontends.onnx.rules.shape import broadcast
 from glow_frontends.onnx.values import HostValue, Value, dtype_of_value, rank, shape, type_of
 
 
@@ -166,7 +167,7 @@ def is_inf(g: Emitter, n: Node) -> Value:
     if negative and positive:
         return g(IsInfOp, n[0])
     if not negative and not positive:
-        return np.broadcast_to(np.array(False), shape(n[0]))
+        return broadcast(g, np.array(False), shape(n[0]))
     zero = g.like(0, n[0])
     side = g(CmpGtOp if positive else CmpLtOp, n[0], zero)
     return g(AndOp, g(IsInfOp, n[0]), side)

@@ -25,6 +25,7 @@ from glow_frontends.onnx.errors import RuleError
 from glow_frontends.onnx.node import Node, Result
 from glow_frontends.onnx.rules.cast import cast_to
 from glow_frontends.onnx.rules.rule import Rule, Versions, axis_of, flat_axis, per_axis
+from glow_frontends.onnx.rules.shape import broadcast
 from glow_frontends.onnx.rules.windows import window_of
 from glow_frontends.onnx.values import Value, dtype_of_value, rank, shape
 
@@ -224,7 +225,7 @@ def dropout(g: Emitter, n: Node) -> list[Value | None]:
         if rate != 0.0:
             result, mask = g.many(DropoutOp, x, ratio=rate, seed=n.integer("seed", 0))
             return [result, mask if kind == bool else cast_to(g, mask, kind)]
-    return [x, np.broadcast_to(np.ones((), kind), shape(x))]
+    return [x, broadcast(g, np.ones((), kind), shape(x)) if n.wants(1) else None]
 
 
 def _drops(g: Emitter, n: Node) -> bool:

@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 from xdsl.ir import SSAValue
 
+from glow_dialects.core.errors import OpenSizes
 from glow_dialects.core.estimates import estimate
-from glow_dialects.core.extent import is_open
-from glow_dialects.ops.arithmetic import AddOp, MaxOp, MinOp, MulOp, SubOp
-from glow_dialects.ops.compare import CmpGeOp, CmpLeOp
+from glow_dialects.core.extent import are_equal, is_open
+from glow_dialects.ops.arithmetic import AddOp, DivOp, MaxOp, MinOp, MulOp, SubOp
+from glow_dialects.ops.compare import CmpEqOp, CmpGeOp, CmpLeOp
 from glow_dialects.ops.gather import GatherOp
 from glow_dialects.ops.logic import AndOp
 from glow_dialects.ops.resize import ResizeOp
@@ -24,6 +25,7 @@ from glow_frontends.onnx.node import Node
 from glow_frontends.onnx.rules.cast import cast_to
 from glow_frontends.onnx.rules.rule import Versions, axes_of
 from glow_frontends.onnx.rules.run_time_slices import component
+from glow_frontends.onnx.sizes import objects
 from glow_frontends.onnx.values import Value, dtype_of_value, rank, shape
 
 FLOAT = np.dtype(np.float32)
@@ -44,7 +46,7 @@ def resize(g: Emitter, n: Node) -> Value:
     if (scales is None) == (not sizes):
         raise RuleError("either scales or sizes are expected")
     whole = list(shape(x))
-    ratios = [1.0] * rank(x)
+    ratios: list[float | None] = [1.0] * rank(x)
     factors = scales if scales is not None else sizes
     assert factors is not None
     if len(factors) != len(axes):
@@ -126,8 +128,8 @@ def _real(number: float) -> np.ndarray:
 ROUNDINGS: dict[str, Callable[[Emitter, Value], Value]] = {
     "ceil": lambda g, x: g(CeilOp, x),
     "floor": lambda g, x: g(FloorOp, x),
-    "round_prefer_ceil": lambda g, x: g(FloorOp, g(AddOp, x, _real(0.5))),
-    "round_prefer_floor": lambda g, x: g(CeilOp, g(SubOp, x, _real(0.5))),
+    "round_prefer_ceil": lambda g, x: g(FloorOp, g(AddOp, x, g.like(0.5, x))),
+    "round_prefer_floor": lambda g, x: g(CeilOp, g(SubOp, x, g.like(0.5, x))),
 }
 
 
@@ -145,12 +147,69 @@ _EXACT = 64
 """Ratios of numbers up to it are what is meant."""
 
 
-def _sized(g: Emitter, x: Value, sizes: Sequence[int], scales: Sequence[float], **more: Any) -> Value:
+def _sized(g: Emitter, x: Value, sizes: Sequence[int], scales: Sequence[float | None], **more: Any) -> Value:
     check_size(sizes)
     cropped = more.get("coordinate_transformation_mode") == "tf_crop_and_resize"
     if tuple(sizes) == shape(x) and all(s == 1.0 for s in scales) and not cropped:
         return x
-    return g(ResizeOp, x, sizes=tuple(sizes), scales=tuple(float(s) for s in scales), **more)
+    known: list[float] = []
+    for axis, (size, before, scale) in enumerate(zip(sizes, shape(x), scales, strict=True)):
+        if is_open((size, before)) and not (are_equal(size, before) and scale == 1.0):
+            if _can_be_sampled(x, scale, more):
+                x, scale = _sampled(g, x, axis, size, scale, more), 1.0
+            elif scale is None:
+                raise OpenSizes(f"{before} elements become {size}")
+        known.append(1.0 if scale is None else float(scale))
+    if all(map(are_equal, sizes, shape(x))) and not cropped:
+        return x
+    return g(ResizeOp, x, sizes=tuple(sizes), scales=tuple(known), **more)
+
+
+def _can_be_sampled(x: Value, scale: float | None, options: dict[str, Any]) -> bool:
+    """Whether places of an open axis are the run's to work out; elements that are repeated need none."""
+    if options.get("antialias") or options["coordinate_transformation_mode"] not in _OPEN_PLACES:
+        return False
+    if options["mode"] == "nearest":
+        return (scale is None or scale != int(scale)) and options["nearest_mode"] in ROUNDINGS
+    return bool(options["mode"] == "linear" and dtype_of_value(x).kind == "f")
+
+
+_OPEN_PLACES = frozenset({"half_pixel", "pytorch_half_pixel", "asymmetric", "align_corners"})
+
+
+def _sampled(
+    g: Emitter, x: Value, axis: int, size: int, scale: float | None, options: dict[str, Any]
+) -> Value:
+    """An axis of as many elements as only the run knows, linear or nearest, at places that it works out."""
+    before, mode = shape(x)[axis], options["coordinate_transformation_mode"]
+    real = np.dtype(np.float64)
+    places = cast_to(g, g.numbers(size), real)
+
+    def run_time(number: int) -> Value:
+        return cast_to(g, g.sizes(objects([number]), np.dtype(np.int64)), real)
+
+    last = run_time(before - 1)
+    ratio = g(DivOp, run_time(size), run_time(before)) if scale is None else np.full(1, scale)
+    if mode == "align_corners":
+        length = g(SubOp, g(MulOp, run_time(before), ratio), np.ones(1))
+        step = g(DivOp, last, g(SelectOp, g(CmpEqOp, length, np.zeros(1)), np.ones(1), length))
+        places = g(MulOp, places, step)
+    else:
+        half = np.full(1, 0.0 if mode == "asymmetric" else 0.5)
+        places = g(SubOp, g(DivOp, g(AddOp, places, half), ratio), half)
+        if mode == "pytorch_half_pixel" and size == 1:
+            places = np.zeros(1)
+
+    def taken(place: Value) -> Value:
+        return _taken(g, x, g(MinOp, g(MaxOp, place, np.zeros(1)), last), axis)
+
+    if options["mode"] == "nearest":
+        return taken(ROUNDINGS[options["nearest_mode"]](g, places))
+    low = g(FloorOp, places)
+    along = (size, *(1,) * (rank(x) - axis - 1))
+    share = cast_to(g, g.reshape(g(SubOp, places, low), along), dtype_of_value(x))
+    left, right = taken(low), taken(g(AddOp, low, np.ones(1)))
+    return g(AddOp, left, g(MulOp, g(SubOp, right, left), share))
 
 
 def _mode(n: Node) -> str:
@@ -158,18 +217,23 @@ def _mode(n: Node) -> str:
     return {"bilinear": "linear", "trilinear": "linear"}.get(mode, mode)
 
 
-def _from_sizes(n: Node, dims: Sequence[int], sizes: Sequence[int]) -> tuple[list[float], list[int]]:
+def _from_sizes(
+    n: Node, dims: Sequence[int], sizes: Sequence[int]
+) -> tuple[Sequence[float | None], list[int]]:
     """Scales and final sizes under the node's policy on the aspect ratio."""
     ratios = [_ratio(s, d) for s, d in zip(sizes, dims, strict=True)]
     policy = n.text("keep_aspect_ratio_policy", "stretch")
     if policy == "stretch":
         return ratios, list(sizes)
-    ratio = min(ratios) if policy == "not_larger" else max(ratios)
+    known = [r for r in ratios if r is not None]
+    if len(known) < len(ratios):
+        raise OpenSizes("sizes of Resize follow from ratios that only the run tells")
+    ratio = min(known) if policy == "not_larger" else max(known)
     return [ratio] * len(dims), [int(np.floor(ratio * d + 0.5)) for d in dims]
 
 
-def _ratio(size: int, before: int) -> float:
-    """Of sizes that the run tells only where one is a multiple of the other."""
+def _ratio(size: int, before: int) -> float | None:
+    """None where only the run tells it: of open sizes of which neither is a multiple of the other."""
     if before == 0:
         return 1.0
     up, down = estimate(size) // estimate(before), estimate(before) // max(1, estimate(size))
@@ -177,7 +241,7 @@ def _ratio(size: int, before: int) -> float:
         return float(up)
     if is_open((size, before)) and down and before == down * size:
         return 1 / down
-    return size / before
+    return None if is_open((size, before)) else size / before
 
 
 def _simple(g: Emitter, n: Node, scales: np.ndarray) -> Value:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from glow_dialects.core.types import Array
-from glow_dialects.ops.arithmetic import MulOp
+from glow_dialects.ops.arithmetic import AddOp, MulOp
 from glow_dialects.ops.dft import DftOp
 from glow_frontends.onnx.emitter import Emitter
 from glow_frontends.onnx.errors import RuleError
@@ -51,7 +51,8 @@ def stft(g: Emitter, n: Node) -> Value:
     if rank(signal) == 2:
         signal = g.reshape(signal, (*shape(signal), 1))
     count = (shape(signal)[1] - length) // step + 1
-    places = np.arange(count)[:, None] * step + np.arange(length)
+    starts = g(MulOp, g.reshape(g.numbers(count), (count, 1)), np.array(step))
+    places = g(AddOp, starts, g.numbers(length))
     frames = take(g, signal, places, 1)
     if window is not None:
         frames = g(MulOp, frames, g.reshape(window, (length, 1)))

@@ -115,7 +115,7 @@ def _place(g: Emitter, query: Value, past: Value | None, length: Value, last: Va
     whole = g.integer(length, "the length of the cache")
     total = max(whole, 0 if past is None else shape(past)[2])
     if new == whole:
-        return Place(np.zeros((batch, 1, 1, 1), np.int64), new, total)
+        return Place(broadcast(g, np.zeros((), np.int64), (batch, 1, 1, 1)), new, total)
     ends = g.reshape(cast_to(g, last, INT64), (batch, 1, 1, 1))
     start = g(AddOp, ends, np.array(1 - new, np.int64))
     return Place(g(MaxOp, start, np.zeros((), np.int64)), new, total)

@@ -27,7 +27,7 @@ from glow_frontends.onnx.rules.indexing import non_negative, take
 from glow_frontends.onnx.rules.nn import product
 from glow_frontends.onnx.rules.reduce import reduce
 from glow_frontends.onnx.rules.rule import Rule, Versions, axis_of
-from glow_frontends.onnx.rules.shape import cut, join, pieces
+from glow_frontends.onnx.rules.shape import broadcast, cut, join, pieces
 from glow_frontends.onnx.values import Value, dtype_of_value, rank, shape
 
 FLOAT, INT32, INT64, BOOL = (np.dtype(t) for t in (np.float32, np.int32, np.int64, np.bool_))
@@ -136,7 +136,7 @@ def causal_conv(g: Emitter, n: Node) -> list[Value]:
     dilation = n.integer("dilation", 1)
     kept = (shape(n[1])[2] - 1) * dilation
     if past is None:
-        past = np.zeros((batch, channels, kept), dtype_of_value(x))
+        past = broadcast(g, np.zeros((), dtype_of_value(x)), (batch, channels, kept))
     elif turn:
         past = g.transpose(g.reshape(past, (batch, kept, channels)), (0, 2, 1))
     whole = join(g, [past, x], 2)

@@ -27,7 +27,7 @@ from glow_frontends.onnx.node import Node
 from glow_frontends.onnx.rules.cast import cast_to
 from glow_frontends.onnx.rules.nn import product
 from glow_frontends.onnx.rules.rule import Versions
-from glow_frontends.onnx.rules.shape import cut, pieces
+from glow_frontends.onnx.rules.shape import broadcast, cut, pieces
 from glow_frontends.onnx.values import Value, dtype_of_value, shape
 
 ACTIVATIONS: dict[str, type[GraphOp]] = {
@@ -129,7 +129,7 @@ def _mixture(
     few = tokens < count and prod(shape(n[2])[1:]) >= LARGE and n.scope.control
     if few and g.guessing and isinstance(chosen, SSAValue):
         raise NeedsValue(chosen, "which experts run")
-    total: Value = np.zeros(shape(flat), np.float32)
+    total = broadcast(g, np.zeros((), np.float32), shape(flat))
     for expert in range(count):
         mine = g(CmpEqOp, chosen, np.array(expert, np.int64))
         share = g(SelectOp, mine, shares, np.zeros((), np.float32))
