@@ -442,7 +442,7 @@ def test_arguments() -> None:
     """Wrong calls and unknown backends."""
     with pytest.raises(glow.GlowError, match="missing a required argument"):
         glow.jit(text)()
-    with pytest.raises(glow.GlowError, match="no functions on backend"):
+    with pytest.raises(glow.GlowError, match="there is no backend .gpu. for functions"):
         glow.jit(text, backend="gpu")
     with pytest.raises(glow.GlowError, match="argument 0 is a set"):
         glow.jit(text)(set())

@@ -23,6 +23,7 @@ from glow_runtime.devices.function import DeviceFunction, ProgramFunction, Recip
 from glow_runtime.devices.manager import DeviceManager
 from glow_runtime.devices.registry import manager_of
 from glow_runtime.host.executor import Execution
+from glow_runtime.host.loading import Loader
 from glow_runtime.host.network import Network, Replica, open_check
 from glow_runtime.host.partitions import Partition
 from glow_runtime.host.provisioner import Provisioner
@@ -239,7 +240,7 @@ def test_requests_follow_each_other_through_the_partitions(managers: list[Device
 
 
 def provisioner(managers: Sequence[DeviceManager]) -> Provisioner:
-    return Provisioner(managers, ModelReader())
+    return Provisioner(Loader(managers), ModelReader())
 
 
 @pytest.mark.parametrize("kind", KINDS)
