@@ -352,6 +352,11 @@ OPERATORS: dict[str, tuple[list[Any], dict[str, np.ndarray]]] = {
         ],
         {"from": np.array([0, 0]), "to": np.array([-2, -3]), "axes": np.array([2, 3])},
     ),
+    "local response": ([_node("LRN", "x", "y", size=3)], {}),
+    "batch norm": (
+        [_node("BatchNormalization", "x s t t s", "y")],
+        {"s": np.arange(1, 5, dtype=np.float32), "t": np.arange(4, dtype=np.float32)},
+    ),
     "left over from training": ([_node("Dropout", "x", "d"), _node("Relu", "d", "y")], {}),
     "joined": ([_node("Concat", "x x", "c", axis=2), _node("Relu", "c", "y")], {}),
     "depth to space": ([_node("DepthToSpace", "x", "y", blocksize=2)], {}),

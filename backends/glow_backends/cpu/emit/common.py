@@ -225,6 +225,13 @@ def sized_strips(
         yield end, lanes, values.first_lanes(k, lanes, k.size(count - whole))
 
 
+def covered(
+    k: KernelBuilder, low: Index, count: int, lanes: int, unroll: int
+) -> Iterator[tuple[Index, int, Active]]:
+    """`strips` of a count that is known, `sized_strips` of one that the run tells."""
+    yield from (sized_strips if isinstance(count, Extent) else strips)(k, low, count, lanes, unroll)
+
+
 def strips(
     k: KernelBuilder, low: Index, count: int, lanes: int, unroll: int
 ) -> Iterator[tuple[Index, int, int]]:

@@ -162,8 +162,7 @@ class _Pass:
         k, repeat = self.k, self.step.repeat
         pointer, _, kind = self.source
         size = self.step.size
-        cover = common.sized_strips if isinstance(size, Extent) else common.strips
-        for place, lanes, active in cover(k, 0, size, self.lanes, 1):
+        for place, lanes, active in common.covered(k, 0, size, self.lanes, 1):
             x = values.load(k, pointer, k.add(base, place), kind, lanes, active)
             for part in range(repeat):
                 exist: Active

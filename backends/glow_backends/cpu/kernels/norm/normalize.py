@@ -12,7 +12,7 @@ from glow_backends.cpu.calls import CallContext, shape
 from glow_backends.cpu.emit import common, values
 from glow_backends.cpu.emit.builder import KernelBuilder
 from glow_backends.cpu.emit.common import Index
-from glow_backends.cpu.emit.values import Vec
+from glow_backends.cpu.emit.values import Active, Vec
 from glow_backends.cpu.emit.vecmath import power
 from glow_backends.cpu.kernel import Kernel, float_typed
 from glow_backends.cpu.kernels.reduction.line import At, Line, for_lines, same
@@ -184,7 +184,7 @@ def emit_batch_norm(module: ir.Module, name: str, spec: BatchNormSpec, target: C
         factor = scale / (variance + spec.epsilon).sqrt()
         return factor, bias - mean * factor
 
-    def apply(place: Index, width: int, active: int, factor: Vec, shift: Vec) -> None:
+    def apply(place: Index, width: int, active: Active, factor: Vec, shift: Vec) -> None:
         x = Vec(k, values.load(k, source, place, spec.dtype, width, active))
         values.store(k, x.fma(factor, shift).v, result, place, spec.dtype, active)
 
@@ -192,7 +192,7 @@ def emit_batch_norm(module: ir.Module, name: str, spec: BatchNormSpec, target: C
         with common.nest(k, [spec.outer, spec.channels], size) as (o, c):
             base = k.index((o, spec.channels * spec.inner), (c, spec.inner))
             factor, shift = numbers(c, 1, 1)
-            for place, width, active in common.strips(k, 0, spec.inner, lanes, 4):
+            for place, width, active in common.covered(k, 0, spec.inner, lanes, 4):
                 wide = [Vec(k, values.splat(k, v.v, width)) for v in (factor, shift)]
                 apply(k.add(base, place), width, active, wide[0], wide[1])
         return k.finish()
@@ -244,9 +244,9 @@ def emit_lrn(module: ir.Module, name: str, spec: LrnSpec, target: CpuTarget) -> 
         low = k.b.select(k.b.icmp_signed("<", low, k.i(0)), k.i(0), low)
         last = k.i(spec.channels)
         high = k.b.select(k.b.icmp_signed(">", high, last), last, high)
-        for place, width, active in common.strips(k, 0, spec.spatial, lanes, 1):
+        for place, width, active in common.covered(k, 0, spec.spatial, lanes, 1):
 
-            def load(channel: Index, at: Index = place, w: int = width, a: int = active) -> Vec:
+            def load(channel: Index, at: Index = place, w: int = width, a: Active = active) -> Vec:
                 here = k.add(k.add(image, k.mul(channel, spec.spatial)), at)
                 return Vec(k, values.load(k, source, here, spec.dtype, w, a))
 

@@ -314,7 +314,7 @@ class _Rows(_Pool):
         k, spec, lanes = self.k, self.spec, self.lanes
         stride, dilation, kernel = spec.strides[-1], spec.dilations[-1], spec.kernel[-1]
         for base, to, bounds, counts in self._places():
-            for place, _, active in _strips(k, spec.out_size[-1], lanes, 1):
+            for place, _, active in common.covered(k, 0, spec.out_size[-1], lanes, 1):
                 start = k.add(base, k.mul(place, stride))
                 parts = self._parts(active)
 
@@ -373,7 +373,7 @@ class _Rows(_Pool):
             with k.loop(0, whole, block) as x:
                 vectors(x, [(i * self.lanes, self.lanes, self.lanes) for i in range(group)])
         if isinstance(width, Extent):
-            for x, lanes, active in _strips(k, width - whole, self.lanes, 1):
+            for x, lanes, active in common.covered(k, 0, width - whole, self.lanes, 1):
                 vectors(k.add(x, whole), [(0, lanes, active)])
             return
         rest = [(x, self.lanes, min(self.lanes, width - x)) for x in range(whole, width, self.lanes)]
@@ -396,7 +396,7 @@ class _Rows(_Pool):
             table = float_table(k, widths, self.kind)
         if same is not None:
             counts = [*counts, same]
-        for place, lanes, active in _strips(k, columns, self.lanes, 2):
+        for place, lanes, active in common.covered(k, 0, columns, self.lanes, 2):
             total = self.start(lanes)
             for tap in range(spec.kernel[-1]):
                 at = k.add(k.add(start, k.mul(place, stride)), tap * spec.dilations[-1])
@@ -416,12 +416,6 @@ class _Rows(_Pool):
         wanted = (active - 1) * stride + 1
         pieces = [values.load(k, row, k.add(at, i * lanes), dtype, lanes) for i in range(-(-wanted // lanes))]
         return _pick(k, pieces, 0, stride, lanes, active)
-
-
-def _strips(k: KernelBuilder, count: int, lanes: int, unroll: int) -> Iterator[tuple[Index, int, Active]]:
-    """All of a row, vector by vector, whether its length is known or not."""
-    cover = common.sized_strips if isinstance(count, Extent) else common.strips
-    yield from cover(k, 0, count, lanes, unroll)
 
 
 def _pick(

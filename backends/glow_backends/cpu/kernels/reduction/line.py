@@ -95,8 +95,7 @@ class Line:
             for x, at in self.held:
                 self._store(formula(x, at), at)
         elif self.contiguous:
-            cover = common.sized_strips if isinstance(self.count, Extent) else common.strips
-            for place, lanes, active in cover(self.k, 0, self.count, self.lanes, 2):
+            for place, lanes, active in common.covered(self.k, 0, self.count, self.lanes, 2):
                 at = At(place, lanes, active)
                 self._store(formula(self._load(at), at), at)
         else:
