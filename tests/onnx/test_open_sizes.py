@@ -357,6 +357,19 @@ OPERATORS: dict[str, tuple[list[Any], dict[str, np.ndarray]]] = {
         [_node("BatchNormalization", "x s t t s", "y")],
         {"s": np.arange(1, 5, dtype=np.float32), "t": np.arange(4, dtype=np.float32)},
     ),
+    "positions": (
+        [
+            _node("Shape", "x", "dims"),
+            _node("Gather", "dims three", "width"),
+            _node("Slice", "table zero width three", "part"),
+            _node("Add", "x part", "y"),
+        ],
+        {
+            "three": np.array([3]),
+            "zero": np.array([0]),
+            "table": np.arange(600, dtype=np.float32)[None, None, None],
+        },
+    ),
     "left over from training": ([_node("Dropout", "x", "d"), _node("Relu", "d", "y")], {}),
     "joined": ([_node("Concat", "x x", "c", axis=2), _node("Relu", "c", "y")], {}),
     "depth to space": ([_node("DepthToSpace", "x", "y", blocksize=2)], {}),

@@ -101,7 +101,9 @@ class Emitter:
         if sizes is not None:
             return [self.sizes(*sizes)]
         if len(known) == len(flat) and not (results is not None and _open(results)):
-            return self._fold(kind, operands, known, results, properties)
+            folded = self._fold(kind, operands, known, results, properties)
+            if folded is not None:
+                return folded
         values = [_map(group, self.value) for group in operands]
         with self.provisional():
             op = kind(*values, results=results, **properties)
@@ -150,10 +152,13 @@ class Emitter:
         arrays: list[Array],
         results: Attribute | Sequence[Attribute] | None,
         properties: dict[str, Any],
-    ) -> list[Value]:
+    ) -> list[Value] | None:
+        """What an operator gives for known arrays; None where only the run tells how much that is."""
         block = Block(arg_types=[type_of(a) for a in arrays])
         args = iter(block.args)
         op = kind(*[_map(group, lambda _: next(args)) for group in operands], results=results, **properties)
+        if any(is_open(shape_of(result)) for result in op.results):
+            return None
         op.check()
         for result in op.results:
             check_size(shape_of(result))

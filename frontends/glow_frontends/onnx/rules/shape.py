@@ -225,7 +225,7 @@ def cut(g: Emitter, x: Value, begin: list[int], end: list[int], step: list[int] 
     end = [max(e, b) if s > 0 else min(e, b) for b, e, s in zip(begin, end, step, strict=True)]
     if tuple(begin) == (0,) * len(begin) and tuple(end) == shape(x) and all(s == 1 for s in step):
         return x
-    if isinstance(x, np.ndarray):
+    if isinstance(x, np.ndarray) and (x.dtype == object or not is_open((*begin, *end))):
         index = [slice(b, e if e >= 0 else None, s) for b, e, s in zip(begin, end, step, strict=True)]
         return np.asarray(x[tuple(index)])
     return g(SliceOp, x, starts=tuple(begin), ends=tuple(end), steps=tuple(step))
