@@ -185,6 +185,23 @@ def test_copies_that_go(text: str, gone: int) -> None:
     assert left.count("copy") == text.count("copy") - gone
 
 
+def test_what_is_computed_elsewhere_lives_as_long() -> None:
+    """A buffer ends where it and what was copied to it have been read."""
+    for text in (
+        "alloc a; neg a x; alloc b; copy b a; abs y b; relu z a",
+        "alloc a; neg a x; alloc b; copy b a; relu z a; abs y b",
+        "alloc a 2x4; view u x 2x4; neg a u; view v a 8; alloc b; copy b v; abs y b; relu z v",
+    ):
+        lines = text.split("; ")
+        module = program(lines)
+        function = instr_function(module, "main")
+        shrink(function.block)
+        assert eliminate_copies.eliminate(function) == 1
+        check(module, lines)
+        names = [op.name.removeprefix("glow_instr.") for op in function.block.ops]
+        assert names.count("alloc") == names.count("dealloc") == 1 and names[-1] == "dealloc"
+
+
 @pytest.mark.parametrize(
     ("text", "saved"),
     [
@@ -212,6 +229,8 @@ def test_copies_that_go(text: str, gone: int) -> None:
         ("alloc b; neg b x; copy z b; alloc a; abs a x; relu b a; copy y b", 0),
         ("alloc a; neg a x; relu y a", 0),
         ("alloc a; start a x; wait a; alloc b; relu b a; copy y b", 1),
+        # A view of the result that stands before the operand begins.
+        ("alloc b; view v b 2x4; view w v 8; alloc a; neg a x; relu b a; copy y w", 1),
     ],
 )
 def test_buffers_that_are_shared(text: str, saved: int) -> None:

@@ -108,14 +108,18 @@ def _redirect(function: InstrFuncOp, copy: CopyOp, base: SSAValue, order: dict[O
     dest = copy.dest
     copy.detach()
     copy.erase()
-    for use in list(base.uses):
-        if isinstance(use.operation, DeallocOp):
-            use.operation.detach()
-            use.operation.erase()
+    ends = [
+        use.operation for value in (base, dest) for use in value.uses if isinstance(use.operation, DeallocOp)
+    ]
+    ends.sort(key=lambda op: order[op])
     owner = base.owner
     assert isinstance(owner, AllocOp)
     if isinstance(dest.owner, AllocOp):
         _hoist(dest.owner, owner)
+        ends.pop().operands[0] = dest  # it lives until both have ended
+    for end in ends:
+        end.detach()
+        end.erase()
     if base.type != dest.type:
         view = ViewOp.of(dest, base.type)  # pyright: ignore[reportArgumentType]
         view.location = owner.location

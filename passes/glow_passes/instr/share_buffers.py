@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import dataclass
 
 from xdsl.context import Context
@@ -16,6 +17,7 @@ from glow_dialects.instr.memory import (
     AllocOp,
     DeallocOp,
     InstrFuncOp,
+    ViewOp,
     instr_functions,
     origin,
     view_offset,
@@ -42,7 +44,10 @@ def share(function: InstrFuncOp) -> int:
     """
     saved = 0
     first, last = _lives(function)
+    views: defaultdict[SSAValue, list[ViewOp]] = defaultdict(list)
     for op in list(function.block.ops):
+        if isinstance(op, ViewOp):
+            views[origin(op.result)].append(op)
         if not isinstance(op, InstrOp) or not op.INPLACE or op.results:
             continue
         out = op.written()[0]
@@ -56,7 +61,10 @@ def share(function: InstrFuncOp) -> int:
                 continue
             if sum(origin(v) is base for v in op.operands) != 1:
                 continue
-            _merge(function, base, operand, out)
+            for view in views.pop(out, ()):  # of what nothing has touched before: `operand` may begin later
+                view.detach()
+                function.block.insert_op_before(view, op)
+            _merge(base, operand, out)
             last[base] = last.pop(out, op)
             first.pop(out, None)
             saved += 1
@@ -69,7 +77,7 @@ def _whole(view: SSAValue, base: SSAValue) -> bool:
     return view_offset(view) == 0 and bytes_of(view.type) == bytes_of(base.type)
 
 
-def _merge(function: InstrFuncOp, kept: SSAValue, operand: SSAValue, gone: SSAValue) -> None:
+def _merge(kept: SSAValue, operand: SSAValue, gone: SSAValue) -> None:
     """Let `operand` (a view of all of `kept`, or `kept`) stand for `gone`."""
     for use in list(kept.uses):
         if isinstance(use.operation, DeallocOp):
