@@ -75,14 +75,23 @@ TESTS: dict[Path, tuple[str, ...]] = {
         *("numeric/test_quantize_layers.py", "numeric/test_quantize.py", "numeric/test_calibration.py"),
         *("numeric/test_weight_quantization.py", "onnx/test_quantized.py", "onnx/test_export_quantized.py"),
     ),
-    PASSES / "lower": ("numeric/test_random_orders.py", "numeric/test_lowering.py"),
+    PASSES / "lower": (
+        *("numeric/test_random_orders.py", "numeric/test_lowering.py", "numeric/test_predicates.py"),
+        *("numeric/test_graph_passes.py", "numeric/test_device_programs.py", "numeric/test_inplace.py"),
+    ),
     PASSES / "instr": (
         *("numeric/test_inplace.py", "numeric/test_hide_latency.py", "numeric/test_device_programs.py"),
-        *("numeric/test_tile.py", "numeric/test_arena.py", "numeric/test_random_orders.py"),
+        *("numeric/test_tile.py", "numeric/test_tiles.py", "numeric/test_arena.py", "numeric/test_spill.py"),
+        *("numeric/test_double_buffer.py", "numeric/test_simulate.py", "numeric/test_cheapest.py"),
+        *("numeric/test_buffers.py", "numeric/test_random_orders.py"),
     ),
     PASSES / "fn": ("numeric/test_functions.py", "numeric/test_functions_derivatives.py"),
     PASSES / "partition": ("runtime/test_partitioner.py", "runtime/test_partition_plans.py"),
-    PASSES / "autodiff": ("numeric/test_gradients_special.py", "numeric/test_recurrent_train.py"),
+    PASSES / "autodiff": (
+        *("numeric/test_gradients_special.py", "numeric/test_recurrent_train.py", "numeric/test_training.py"),
+        *("numeric/test_training_models.py", "numeric/test_training_networks.py"),
+        *("numeric/test_training_output.py", "numeric/test_trainer_errors.py", "numeric/test_checkpoints.py"),
+    ),
     CPU: (
         *("numeric/test_cpu_graph.py", "numeric/test_stack.py", "numeric/test_place_parts.py"),
         *("numeric/test_quantized_layout.py", "numeric/test_training_layouts.py"),
