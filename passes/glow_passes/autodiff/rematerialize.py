@@ -74,6 +74,7 @@ class _Rebuild:
 
     def __init__(self, lives: _Lives, target: SSAValue, at: int) -> None:
         self.lives, self.target, self.at = lives, target, at
+        self.left = _CHAIN
         self.clones: list[Operation] = []
         self.known: dict[SSAValue, SSAValue] = {}
 
@@ -89,8 +90,9 @@ class _Rebuild:
         if root is not self.target and self.lives.last.get(root, -1) >= self.at:
             return wanted
         owner = wanted.owner
-        if not isinstance(owner, Operation) or not cheap(owner) or len(self.clones) >= _CHAIN:
+        if not isinstance(owner, Operation) or not cheap(owner) or self.left == 0:
             return None
+        self.left -= 1
         mapping: dict[SSAValue, SSAValue] = {}
         for operand in owner.operands:
             rebuilt = self.value(operand)
@@ -114,20 +116,44 @@ def rematerialize(function: FuncOp, budget: int) -> tuple[int, int]:
     """Repeat cheap operators until at most `budget` bytes are alive at once, or nothing more helps.
 
     y = relu x; ...; peak; ...; dy y   ->   y = relu x; ...; peak; ...; y' = relu x; dy y'
-    Returns the most bytes alive before and after. The order of operations stays.
+    Returns the most bytes alive before and after. The order of operations stays; what has not helped
+    in the end is not repeated.
     """
-    block, tried, start = function.body.block, set[SSAValue](), -1
+    block, tried = function.body.block, set[SSAValue]()
+    changes: list[_Change] = []
+    peaks: list[int] = []
     while True:
         ops = list(block.ops)
         lives = _Lives(ops)
         most, where = lives.peak()
-        start = most if start < 0 else start
-        if most <= budget or not _relieve(ops, lives, where, tried):
-            return start, most
+        peaks.append(most)
+        if most <= budget or (change := _relieve(ops, lives, where, tried)) is None:
+            break
+        changes.append(change)
+    least = min(peaks)
+    for change in reversed(changes[peaks.index(least) :]):
+        change.undo()
+    return peaks[0], least
 
 
-def _relieve(ops: list[Operation], lives: _Lives, where: int, tried: set[SSAValue]) -> bool:
-    """Shorten the life of one large value that only waits at operation `where`."""
+@dataclass(frozen=True)
+class _Change:
+    """Operations that were repeated, and operands as they were: the operation, which one, the value."""
+
+    clones: Sequence[Operation]
+    operands: Sequence[tuple[Operation, int, SSAValue]]
+
+    def undo(self) -> None:
+        """Repeat nothing."""
+        for op, index, value in self.operands:
+            op.operands[index] = value
+        for clone in reversed(self.clones):
+            clone.detach()
+            clone.erase()
+
+
+def _relieve(ops: list[Operation], lives: _Lives, where: int, tried: set[SSAValue]) -> _Change | None:
+    """Shorten the life of one large value that only waits at operation `where`; None where none can."""
     needed = {base(v) for v in ops[where].operands} | set(ops[where].results)
     waiting = [
         v
@@ -148,12 +174,12 @@ def _relieve(ops: list[Operation], lives: _Lives, where: int, tried: set[SSAValu
         assert block is not None
         for rebuilt in rebuild.clones:
             block.insert_op_before(rebuilt, ops[late[0]])
-        for op, index, operand in users:
-            if operand in rebuild.known:
-                op.operands[index] = rebuild.known[operand]
+        moved = [user for user in users if user[2] in rebuild.known]
+        for op, index, operand in moved:
+            op.operands[index] = rebuild.known[operand]
         tried.update(r for op in rebuild.clones for r in op.results)
-        return True
-    return False
+        return _Change(rebuild.clones, moved)
+    return None
 
 
 def _owner(value: SSAValue) -> Operation:
