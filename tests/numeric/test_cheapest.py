@@ -88,6 +88,25 @@ def test_no_tile_fits() -> None:
     assert Cheapest(device)(instruction(device)[1], SIZES[:3], write) is None
 
 
+def test_the_cheapest_of_some() -> None:
+    """Neither the first nor the last, nor the largest: transfers start at 100 cycles each."""
+    device = Device(1 << 16, 100)
+    choose, op = Cheapest(device), instruction(device)[1]
+    costs = {size: choose.cost(op, size, write) for size in SIZES}
+    assert None not in costs.values()
+    for some in (SIZES, SIZES[::-1]):
+        assert Cheapest(device)(op, some, write) == min(SIZES, key=lambda s: costs[s] or 0)
+    assert costs[1, 4] == max(costs.values(), key=lambda c: c or 0)
+
+
+def test_what_fits() -> None:
+    """Two buffers of a tile in half of a memory, or in all of it."""
+    _, op = instruction(Device(1, 4))
+    for size, room, fits in ((1 << 13, 0.5, True), ((1 << 13) - 1, 0.5, False), (1 << 12, 1.0, True)):
+        cost = Cheapest(Device(size, 4), room).cost(op, (8, 64), write)
+        assert (cost is not None) == fits
+
+
 def test_alike_instructions_are_tried_once() -> None:
     device = Device(1 << 13, 20)
     choose, op = Cheapest(device), instruction(device)[1]

@@ -250,6 +250,70 @@ def random_steps(seed: int, size: int) -> tuple[ModuleOp, Array]:
     return module, want
 
 
+def lines_loaded(count: int, lines: int) -> ModuleOp:
+    """Rows that are loaded and worked on, one after another, in a memory of so many lines of 64 bytes."""
+    body: list[str] = []
+    for n in range(count):
+        body += near(f"a{n}")
+        body += [
+            f"%s{n} = glow_instr.tensorview %x offset {4 * n} : {ALL} to {ROW}",
+            f"%w{n} = glow_instr.tensorview %y offset {4 * n} : {ALL} to {ROW}",
+            f"%t{n} = glow_instr.start_copy @out %a{n}, @in %s{n} : {NEAR}, {ROW}",
+            f"glow_instr.wait @after %t{n} : !glow_instr.token",
+            f"glow_instr.neg @out %w{n}, @in %a{n} : {ROW}, {NEAR}",
+        ]
+        body += end(f"a{n}")
+    module = program(range(1), [], ahead=body)
+    loop = the_loop(module)
+    loop.detach()
+    loop.erase()
+    instr_function(module, "main").declare({"near": Memory(64 * lines)})
+    return module
+
+
+@pytest.mark.parametrize(("lines", "cycles"), [(1, 6 * 35), (2, 6 * 20 + 15), (3, 6 * 20 + 15)])
+def test_cycles_in_memories_of_some_lines(lines: int, cycles: int) -> None:
+    """In one line nothing is beside a transfer; two keep transfers going, to the last byte of the memory."""
+    module = lines_loaded(6, lines)
+    function = instr_function(module, "main")
+    assert simulate(function, Device()).cycles == 6 * 35
+    hide_latency(function, Device())
+    assert simulate(function, Device()).cycles == cycles
+    want = np.zeros_like(X)
+    want[:6] = -X[:6]
+    check(module, want)
+
+
+def around_a_loop(lines: int) -> tuple[int, int]:
+    """The cycles of a loop of two buffers between a load and what works on it, as written and hidden."""
+    turn = [*near("b", "c"), *load("b", "x"), row("w"), f"glow_instr.neg @out %c, @in %b : {NEAR}, {NEAR}"]
+    turn += [f"glow_instr.neg @out %w, @in %c : {ROW}, {NEAR}", *end("b", "c")]
+    first = [*near("a"), f"%o = glow_instr.tensorview %r offset 4 : {ALL} to {ROW}"]
+    first += [f"%t = glow_instr.start_copy @out %a, @in %o : {NEAR}, {ROW}"]
+    last = [f"%z = glow_instr.tensorview %y offset 60 : {ALL} to {ROW}"]
+    last += ["glow_instr.wait @after %t : !glow_instr.token"]
+    last += [f"glow_instr.neg @out %z, @in %a : {ROW}, {NEAR}", *end("a")]
+    module = program(range(4), turn, ahead=first, behind=last)
+    function = instr_function(module, "main")
+    function.declare({"near": Memory(64 * lines)})
+    before = simulate(function, Device()).cycles
+    hide_latency(function, Device())
+    after = simulate(function, Device()).cycles
+    want = np.zeros_like(X)
+    want[:4], want[15] = X[:4], -R[1]
+    check(module, want)
+    return before, after
+
+
+def test_loops_beside_what_lives_around_them() -> None:
+    """In three lines the loop has no room to load ahead beside `a`; in four it has."""
+    as_written, three = around_a_loop(3)
+    four = around_a_loop(4)[1]
+    assert as_written == three == 20 + 4 * (20 + 15 + 15) + 15
+    # Behind the first transfers there is work all the time, but for their starts.
+    assert 20 + 20 + 4 * 30 + 15 <= four <= 20 + 20 + 4 * (30 + 2) + 15
+
+
 @pytest.mark.parametrize("size", [1, 2, 64])
 def test_schedules(size: int) -> None:
     """In memories of 4 buffers, of 8, and of all: no more cycles, the same work, the same numbers."""

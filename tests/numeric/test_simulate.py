@@ -171,6 +171,8 @@ def test_lines_of_text() -> None:
     assert Timeline().text() == ""
     assert len(TWO.text().splitlines()[0]) == len("alu || 5 of 40") + 72
     wide = Timeline([Event("dma", "a", 0, 4), Event("vector", "b", 4, 8)], 8)
+    short = Timeline([Event("alu", "a", 0, 1), Event("dma", "b", 1, 2)], 2)
+    assert short.text(8).splitlines() == ["alu |####    | 1 of 2", "dma |    ####| 1 of 2"]
     assert wide.text(2).splitlines() == ["dma    |# | 4 of 8", "vector | #| 4 of 8"]
 
 

@@ -95,7 +95,7 @@ def _in_place(op: InstrOp, result: SSAValue, operand: SSAValue) -> bool:
     allowed = [v for n in op.INPLACE for v in op.operand_group(n)]
     once = sum(v is operand for v in op.operands) == 1 and sum(v is result for v in op.operands) == 1
     may = op.EACH_INPLACE or op.written()[0] is result
-    return once and may and operand in allowed and result.type == operand.type
+    return once and may and operand in allowed
 
 
 def _count(value: SSAValue) -> int:

@@ -16,7 +16,7 @@ from glow_dialects.instr.flights import flights_of, touched
 from glow_dialects.instr.loops import ForOp, YieldOp
 from glow_dialects.instr.memory import AllocOp, DeallocOp, InstrFuncOp, ViewOp, WeightOp, origin
 from glow_dialects.instr.regions import Region, meet, region_of
-from glow_dialects.instr.spaces import space_of
+from glow_dialects.instr.spaces import Memory, space_of
 from glow_passes.instr.double_buffer import double_buffer, loads_of
 from glow_passes.instr.machine import Machine
 from glow_passes.instr.plan_memory import lives_of
@@ -41,9 +41,9 @@ def hide_latency(function: InstrFuncOp, machine: Machine) -> None:
     _double_buffer(function)
     blocks = [function.block, *(op.block for op in function.walk() if isinstance(op, ForOp))]
     written = {block: list(block.ops) for block in blocks}
-    sizes = {name: memory.size for name, memory in function.spaces().items()}
+    memories = function.spaces()
     for part in _FILLED:
-        scheduler = _Scheduler(machine, sizes, part)
+        scheduler = _Scheduler(machine, memories, part)
         for block in reversed(blocks):
             scheduler.block(block, written[block])
         if _fits(function):
@@ -110,16 +110,16 @@ class _Step:
 
 
 class _Scheduler:
-    def __init__(self, machine: Machine, sizes: Mapping[str, int], part: float) -> None:
+    def __init__(self, machine: Machine, memories: Mapping[str, Memory], part: float) -> None:
         self.machine = machine
-        self.sizes = sizes
+        self.memories = memories
         self.part = part
         self.peaks: dict[Operation, Counter[str]] = {}
 
     def block(self, block: Block, written: Sequence[Operation]) -> None:
         """Order a block; the loops in it have been."""
         steps = _steps(written)
-        memory = _Live(steps, self._room(block, written), self.peaks)
+        memory = _Live(steps, self.memories, self._room(block), self.peaks)
         clock = Clock(self.machine)
         left = list(range(len(steps)))
         order: list[int] = []
@@ -141,9 +141,9 @@ class _Scheduler:
             self.peaks[parent] = memory.peak
         _arrange(block, [steps[i].op for i in order])
 
-    def _room(self, block: Block, written: Sequence[Operation]) -> dict[str, int]:
+    def _room(self, block: Block) -> dict[str, int]:
         """The bytes of each memory that a block may fill: a part of what is free around its loop."""
-        room = dict(self.sizes)
+        room = {space: memory.size for space, memory in self.memories.items()}
         loop = block.parent_op()
         while isinstance(loop, ForOp):
             outer = loop.parent
@@ -154,7 +154,7 @@ class _Scheduler:
             for op in around[:at]:
                 if isinstance(op, AllocOp) and op.result not in ended:
                     space = space_of(op.result)
-                    room[space] = room.get(space, 0) - bytes_of(op.result.type)
+                    room[space] = room.get(space, 0) - _taken(op.result, self.memories)
             loop = outer.parent_op()
         return {space: int(size * self.part) for space, size in room.items()}
 
@@ -202,18 +202,28 @@ def _accesses(op: Operation) -> list[tuple[Access, SSAValue]]:
     return own + [(f.access, origin(f.buffer) if f.moved else f.buffer) for f in flights]
 
 
+def _taken(buffer: SSAValue, memories: Mapping[str, Memory]) -> int:
+    """The bytes of its memory that a buffer takes, up to where the next one may begin."""
+    memory, size = memories.get(space_of(buffer)), bytes_of(buffer.type)
+    return size if memory is None else -(-size // memory.alignment) * memory.alignment
+
+
 class _Live:
     """The bytes of each memory that are live, as instructions are placed."""
 
     def __init__(
-        self, steps: Sequence[_Step], room: Mapping[str, int], peaks: Mapping[Operation, Counter[str]]
+        self,
+        steps: Sequence[_Step],
+        memories: Mapping[str, Memory],
+        room: Mapping[str, int],
+        peaks: Mapping[Operation, Counter[str]],
     ) -> None:
         self.steps = steps
         self.room = room
         self.peaks = peaks
         self.users = Counter(alloc for step in steps for alloc in step.allocs)
         own = {step.op.parent for step in steps}
-        self.sizes = {a: (space_of(a), bytes_of(a.type)) for a in self.users if a.owner.parent in own}
+        self.sizes = {a: (space_of(a), _taken(a, memories)) for a in self.users if a.owner.parent in own}
         self.live: set[SSAValue] = set()
         self.used: Counter[str] = Counter()
         self.peak: Counter[str] = Counter()

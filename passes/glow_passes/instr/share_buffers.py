@@ -55,9 +55,9 @@ def share(function: InstrFuncOp) -> int:
             continue
         for operand in (v for n in op.INPLACE for v in op.operand_group(n)):
             base = origin(operand)
-            if not isinstance(base.owner, AllocOp) or last.get(base) is not op or base is out:
+            if not isinstance(base.owner, AllocOp) or last.get(base) is not op:
                 continue
-            if out.type != operand.type or base.type != operand.type and not _whole(operand, base):
+            if out.type != operand.type or not _whole(operand, base):
                 continue
             if sum(origin(v) is base for v in op.operands) != 1:
                 continue
@@ -73,7 +73,7 @@ def share(function: InstrFuncOp) -> int:
 
 
 def _whole(view: SSAValue, base: SSAValue) -> bool:
-
+    """Whether a view of a buffer, or the buffer, is all of it."""
     return view_offset(view) == 0 and bytes_of(view.type) == bytes_of(base.type)
 
 

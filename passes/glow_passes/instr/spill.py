@@ -72,8 +72,7 @@ def _spill_one(function: InstrFuncOp, space: str, full: Operation) -> bool:
         before, after = [p for p in places if p < at], [p for p in places if p > at]
         if not before or not after or at in places or space_of(buffer) != space:
             continue
-        waiting = isinstance(buffer.owner, AllocOp) and buffer.owner.parent is block
-        if waiting and not ops[before[-1]].results and (best is None or after[0] > best[0]):
+        if not ops[before[-1]].results and (best is None or after[0] > best[0]):
             best = after[0], buffer, before[-1]  # nothing that is under way has a part in it
     if best is None:
         return False

@@ -27,8 +27,8 @@ class Cut(NamedTuple):
 
     starts: range
     size: int
-    low: int = 0
-    high: int = 0
+    low: int
+    high: int
 
 
 class Spot(NamedTuple):
