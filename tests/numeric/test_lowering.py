@@ -13,6 +13,7 @@ from xdsl.ir import Operation
 
 import glow_compiler as glow
 from glow_dialects.core.errors import UnsupportedError
+from glow_dialects.core.graph_op import GraphOp
 from glow_dialects.core.types import shape_of
 from glow_dialects.dialects import context
 from glow_dialects.instr.memory import InstrFuncOp
@@ -252,3 +253,45 @@ def test_decomposed_operators() -> None:
     with pytest.raises(UnsupportedError, match="there is no operator 'softmaxx'"):
         DecomposePass(("softmaxx",))
     DecomposePass(("npu.fused",))  # an operator of a package
+
+
+def test_what_an_operator_becomes_is_decomposed_too() -> None:
+    """Nothing is left that can be smaller, in order; once done, nothing changes."""
+    g = glow.GraphBuilder()
+    x = g.placeholder("x", (2, 4, 3, 3))
+    scale, bias = (g.constant(np.arange(n, n + 4, dtype=np.float32)) for n in (1, 2))
+    g.save(g.relu(g.group_norm(x, scale, bias, groups=2)), "y")
+    feed = {"x": np.random.default_rng(0).random((2, 4, 3, 3), np.float32)}
+    want = glow.compile(g, backend="interpreter").run(feed)["y"]
+    DecomposePass().apply(context(), g.module)
+    g.module.verify()
+    assert not any(op.can_decompose() for op in block(g.module) if isinstance(op, GraphOp))
+    once = str(g.module)
+    DecomposePass().apply(context(), g.module)
+    assert str(g.module) == once
+    got = glow.compile(g, backend="interpreter").run(feed)["y"]
+    np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("name", "copies"),
+    zip(MOVES, (0, 0, 2, 3, 0), strict=True),
+)
+def test_states_in_a_circle_are_copied(name: str, copies: int) -> None:
+    """Those alone: of others an order is found, and a state that stays is its own."""
+    module = chained(*MOVES[name])
+    SchedulePass().apply(context(), module)
+    assert [op.name for op in block(module)].count("glow.concat") == copies
+
+
+def test_what_is_computed_of_states_is_not_copied() -> None:
+    """a, b = -b, a: the new a is in memory of its own; through views it is not."""
+    for word, copies in (("neg %b : (tensor<2xf32>)", 0), ("reshape %b : (tensor<2xf32>)", 2)):
+        module = chained(("b", "a"), ("a", "b"))
+        text = str(module).replace(
+            "glow.save %b to @a ", "%m = glow.{word} -> tensor<2xf32>\n glow.save %m to @a "
+        )
+        module = parse_module(text.replace("{word}", word), "", context())
+        SchedulePass().apply(context(), module)
+        module.verify()
+        assert [op.name for op in block(module)].count("glow.concat") == copies

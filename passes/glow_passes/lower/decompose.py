@@ -18,13 +18,12 @@ from glow_passes.contract import GraphPass
 Legal = Callable[[GraphOp], bool]
 
 
-def decompose(function: FuncOp, legal: Legal) -> int:
+def decompose(function: FuncOp, legal: Legal) -> None:
     """Decompose every node that is not legal, and the nodes of its decomposition.
 
     A node that is neither is left for the backend's own check, which names it to the user.
     """
     stack = [op for op in function.body.block.ops if isinstance(op, GraphOp)][::-1]
-    count = 0
     while stack:
         op = stack.pop()
         if not op.can_decompose() or legal(op):
@@ -32,8 +31,6 @@ def decompose(function: FuncOp, legal: Legal) -> int:
         expansion = decomposed(op)
         if expansion is not None:
             stack += [part for part in reversed(expansion[1]) if isinstance(part, GraphOp)]
-            count += 1
-    return count
 
 
 @dataclass(frozen=True)
