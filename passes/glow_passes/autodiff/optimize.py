@@ -82,7 +82,7 @@ def clipped(training: Training, chosen: Optimizer) -> dict[str, SSAValue]:
     if chosen.clip_value:
         bound = chosen.clip_value
         grads = {n: b(ClipOp(g, min=-bound, max=bound)) for n, g in grads.items()}
-    if chosen.clip_norm and grads:
+    if chosen.clip_norm:
         terms = {n: Term(g, b) for n, g in grads.items()}
         squares = [(g * g).sum(tuple(range(len(g.shape))), keepdims=False) for g in terms.values()]
         total = squares[0]
