@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import pytest
 from xdsl.dialects.builtin import ModuleOp
@@ -10,6 +12,7 @@ from glow_backends.base import get_backend
 from glow_dialects.core.errors import CompileError
 from glow_dialects.dialects import context
 from glow_dialects.instr.memory import StartCopyOp, instr_function
+from glow_dialects.instr.spaces import space_of
 from glow_dialects.parse import parse_module
 from glow_passes.instr.spill import spill
 from glow_passes.pipeline import INSTR
@@ -17,8 +20,11 @@ from glow_passes.pipeline import INSTR
 LINE = 'memref<8xf32, "scratch">'
 
 
-def chain(count: int, size: int) -> ModuleOp:
-    """`count` lines are made one after another and added up from the last on, with a loop between."""
+def chain(count: int, size: int, order: Sequence[int] | None = None) -> ModuleOp:
+    """`count` lines are made one after another and added up, from the last on or in an order.
+
+    Between there is a loop.
+    """
     made = [
         f"%a{i} = glow_instr.alloc : {LINE}\n"
         f"%k{i} = glow_instr.alloc : {LINE}\n"
@@ -30,7 +36,7 @@ def chain(count: int, size: int) -> ModuleOp:
     added = [
         f"glow_instr.add @out %y, @in %y, @in %a{i} : memref<8xf32>, memref<8xf32>, {LINE}\n"
         f"glow_instr.dealloc @out %a{i} : {LINE}"
-        for i in reversed(range(count))
+        for i in order or range(count)[::-1]
     ]
     turn = f"""glow_instr.for %i = 0 to 4 step 2 {{
       %b = glow_instr.alloc : {LINE}
@@ -73,6 +79,21 @@ def test_numbers_stay(lines: int, stores: int) -> None:
     for late in (False, True):
         program = get_backend("interpreter", late=late, planned=True).compile(module)
         np.testing.assert_array_equal(program.run({"x": x})["y"], 21 * x)
+
+
+@pytest.mark.parametrize("order", [(0, 1, 2, 3, 4, 5), (3, 0, 5, 1, 2, 4), (5, 4, 3, 2, 1, 0)])
+def test_what_is_needed_last_goes_first(order: tuple[int, ...]) -> None:
+    """Six lines in a memory of five, of which two are in use by each product: two are stored."""
+    module = chain(6, 32 * 5, order)
+    function = instr_function(module, "main")
+    assert spill(function) == 2
+    copies = [op for op in function.walk() if isinstance(op, StartCopyOp)]
+    stored = {copy.src.name_hint for copy in copies if space_of(copy.src)}
+    # When the memory is full first, four lines are there; the loop needs that of 0 before all sums.
+    assert f"a{max(range(1, 4), key=order.index)}" in stored
+    x = np.arange(8, dtype=np.float32)
+    program = get_backend("interpreter", planned=True).compile(planned(module))
+    np.testing.assert_array_equal(program.run({"x": x})["y"], 21 * x)
 
 
 def test_what_one_instruction_needs_is_not_spilled() -> None:

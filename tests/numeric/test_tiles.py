@@ -213,8 +213,7 @@ glow_instr.dealloc @out %c : $y"""
         "a": (4, 4),
         "b": (4, 4),
         "r": (4, 4),
-        "n": (1,),
-        "v": (4,),
+        "w": (4, 8),
         "y": (4, 4),
     }
     ops = program(text, **shapes)[2]
@@ -229,6 +228,14 @@ def test_what_may_follow() -> None:
     assert follow("glow_instr.mul @out %y, @in %c, @in %c : $y, $y, $y") == []
     # Not what looks at other elements.
     assert follow("glow_instr.transpose @out %y, @in %c {permutation = array<i64: 1, 0>} : $y, $y") == []
+    # Not into another memory, or between elements of others.
+    near = 'memref<4x4xf32, "near">'
+    ends = f"glow_instr.dealloc @out %m : {near}"
+    text = f"%m = glow_instr.alloc : {near}\nglow_instr.relu @out %m, @in %c : {near}, $y\n{ends}"
+    assert follow(text) == []
+    apart = "memref<4x4xf32, strided<[8, 1]>>"
+    view = f"%s = glow_instr.tensorview %w : $w to {apart}\n"
+    assert follow(f"{view}glow_instr.relu @out %s, @in %c : {apart}, $y") == []
     # Two readers: one of them would find nothing.
     two = "glow_instr.relu @out %y, @in %c : $y, $y\nglow_instr.neg @out %r, @in %c : $r, $y"
     assert follow(two) == []
