@@ -171,6 +171,7 @@ def changed(step: Callable[[InstrFuncOp], int], text: str) -> tuple[int, list[st
         ("alloc a; add a s s; copy s a", 0),
         ("alloc a; neg a x; sub a a s; copy s a", 0),
         ("alloc a; sub a s x; add a a s; copy s a", 0),
+        ("alloc a; neg a x; abs z a; sub a s x; copy s a", 0),
         ("alloc a 2x4; view v s 2x4; view u x 2x4; sub a v u; view w a 8; copy s w", 0),
         # Under way, or in the turns of a loop.
         ("alloc a; start a x; wait a; copy y a", 0),

@@ -38,7 +38,7 @@ class Cheapest:
         modules of their own. None where no tiles fit.
         """
         types = tuple(v.type for v in op.operands)
-        key = (type(op), write, types, tuple(sorted(op.properties.items(), key=lambda pair: pair[0])))
+        key = (type(op), write, types, frozenset(op.properties.items()))
         if key not in self.known:
             costs = [(cost, size) for size in sizes if (cost := self.cost(op, size, write)) is not None]
             self.known[key] = min(costs, key=lambda pair: pair[0])[1] if costs else None

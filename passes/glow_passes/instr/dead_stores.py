@@ -8,7 +8,7 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation, SSAValue
 
-from glow_dialects.core.instr_op import Access, InstrOp
+from glow_dialects.core.instr_op import InstrOp
 from glow_dialects.instr.flights import asynchronous, touched
 from glow_dialects.instr.loops import ForOp
 from glow_dialects.instr.memory import (
@@ -50,10 +50,8 @@ def eliminate(function: InstrFuncOp) -> int:
 
 
 def _update(op: InstrOp, wanted: set[SSAValue]) -> None:
-    for access, value in op.accesses():
-        # A whole buffer written and not read: earlier contents are dead.
-        if access is Access.OUT and isinstance(value.owner, AllocOp):
-            wanted.discard(value)
+    # A whole buffer written and not read: earlier contents are dead.
+    wanted.difference_update(v for v in op.written() if isinstance(v.owner, AllocOp))
     wanted.update(origin(v) for v in op.read())
 
 
