@@ -275,7 +275,7 @@ def test_what_an_operator_becomes_is_decomposed_too() -> None:
 
 @pytest.mark.parametrize(
     ("name", "copies"),
-    zip(MOVES, (0, 0, 2, 3, 0), strict=True),
+    list(zip(MOVES, (0, 0, 2, 3, 0), strict=True)),
 )
 def test_states_in_a_circle_are_copied(name: str, copies: int) -> None:
     """Those alone: of others an order is found, and a state that stays is its own."""
