@@ -80,7 +80,12 @@ TESTS: dict[Path, tuple[str, ...]] = {
         *("numeric/test_inplace.py", "numeric/test_hide_latency.py", "numeric/test_device_programs.py"),
         *("numeric/test_tile.py", "numeric/test_arena.py", "numeric/test_random_orders.py"),
     ),
-    PASSES / "fn": ("numeric/test_functions.py", "numeric/test_functions_derivatives.py"),
+    PASSES / "fn": (
+        *(f"numeric/test_functions.py::test_{n}" for n in ("value", "gradient", "sizes_do_not_explode")),
+        *(f"numeric/test_functions_{n}.py" for n in ("declared", "turns", "sizes", "errors", "shapes")),
+        *("numeric/test_functions_derivatives.py::test_value_and_gradient", "onnx/test_control.py"),
+        *("numeric/test_functions_native_tensors.py::test_program", "onnx/test_loops.py"),
+    ),
     PASSES / "partition": ("runtime/test_partitioner.py", "runtime/test_partition_plans.py"),
     PASSES / "autodiff": ("numeric/test_gradients_special.py", "numeric/test_recurrent_train.py"),
     CPU: (
@@ -88,6 +93,8 @@ TESTS: dict[Path, tuple[str, ...]] = {
         *("numeric/test_quantized_layout.py", "numeric/test_training_layouts.py"),
     ),
 }
+#: Folders whose tests are marked slow for their number: each takes a fraction of a second.
+MANY = {PASSES / "fn"}
 PATIENCE = 5
 """Processor seconds, beside ten times those of a test, after which a mutant hangs, and counts as noticed."""
 BUDGET = 3.0
@@ -96,7 +103,6 @@ OURS = ("glow_passes", "glow_backends", "glow_compiler", "glow_frontends", "glow
 
 Lines = dict[str, set[int]]
 """Lines that ran, by file."""
-
 
 BROKEN = 255
 """The exit status of a process in which no test could be asked."""
@@ -474,7 +480,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         scores.append(Scores(some, 0 if a.patterns else a.sample, a.verbose, a.jobs))
         named = [t for f in some for t in (ROOT / "tests").rglob(f"test_{f.stem}.py")]
         tests = [str(t) for t in dict.fromkeys([*(ROOT / "tests" / n for n in TESTS[folder]), *named])]
-        options = ["-s", "-q", "-n", "0", "-p", "no:cacheprovider", "-m", "not slow"]
+        marks = "" if folder in MANY else "not slow"
+        options = ["-m", marks, "-s", "-q", "-n", "0", "-p", "no:cacheprovider"]
         if code := pytest.main([*options, *tests], plugins=[scores[-1]]):
             raise SystemExit(int(code))
     total, noticed, equal, missed = (
