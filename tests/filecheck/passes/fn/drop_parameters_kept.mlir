@@ -106,3 +106,26 @@ glow_fn.func @swaps(%x, %y, %z) {
   %r = glow_fn.call %f(%x, %y, %z, %z)
   glow_fn.return %r
 }
+
+// A call with too many arguments is a mistake of the user's, which is told with the numbers as they were.
+// CHECK-LABEL: glow_fn.func @product(%a, %b) {
+// CHECK-LABEL: glow_fn.func @square(%a, %b) {
+// CHECK-LABEL: glow_fn.func @mistaken(%x) {
+// CHECK:         glow_fn.call %{{.*}}(%x, %x, %x)
+// CHECK:         glow_fn.call %{{.*}}(%x)
+glow_fn.func @product(%a, %b) {
+  %r = glow_fn.prim mul(%a, %b)
+  glow_fn.return %r
+}
+glow_fn.func @square(%a, %b) {
+  %r = glow_fn.prim mul(%b, %b)
+  glow_fn.return %r
+}
+glow_fn.func @mistaken(%x) {
+  %f = glow_fn.ref @product
+  %r = glow_fn.call %f(%x, %x, %x)
+  %g = glow_fn.ref @square
+  %s = glow_fn.call %g(%x)
+  %t = glow_fn.prim add(%r, %s)
+  glow_fn.return %t
+}
