@@ -73,7 +73,7 @@ TESTS: dict[Path, tuple[str, ...]] = {
     ),
     PASSES / "quantize": (
         *("numeric/test_quantize_layers.py", "numeric/test_quantize.py", "numeric/test_calibration.py"),
-        *("numeric/test_weight_quantization.py", "onnx/test_quantized.py", "onnx/test_export_quantized.py"),
+        *("numeric/test_weight_quantization.py", "onnx/test_quantized.py"),
     ),
     PASSES / "lower": ("numeric/test_random_orders.py", "numeric/test_lowering.py"),
     PASSES / "instr": (
