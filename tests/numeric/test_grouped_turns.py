@@ -103,6 +103,7 @@ def test_limits() -> None:
         ("lt(%j, %n)", "lt(%j, %u)"),
         ("lt(%j, %n)", "lt(%n, %j)"),
         ("%f(%j, %t, %n, %xs)|%r()", "%f(%j, %t, %n)|%r(%xs)"),  # what is given only in the end
+        ("%r()", "%r(%xs)"),  # one too many
         ("%f = glow_fn.ref @f", "%f = glow_fn.ref @done"),  # another function
         ("glow_fn.ref @done", "glow_fn.ref @f"),
         ("return %v", "return %t"),  # a value of its own

@@ -42,8 +42,8 @@ def drop_parameters(module: ModuleOp, called: Sequence[str] = ()) -> None:
     uses, bound = _sites(table)
     dead = {
         (name, i)
-        for name, sites in uses.items()
-        if sites and name not in kept and "gradient" not in table[name].attributes
+        for name in uses
+        if name not in kept and "gradient" not in table[name].attributes
         for i in range(min(bound[name], len(table[name].block.args)))
     }
     while True:
@@ -69,7 +69,7 @@ def _sites(table: Table) -> tuple[dict[str, list[CallOp | PartialOp]], dict[str,
     bound: dict[str, int] = {}
     for function in table.values():
         for op in function.block.ops:
-            if isinstance(op, RefOp) and op.target in table:
+            if isinstance(op, RefOp) and op.target in table and op.result.uses:
                 _note(op, len(table[op.target].block.args), uses, bound)
     return uses, bound
 

@@ -129,3 +129,25 @@ glow_fn.func @mistaken(%x) {
   %t = glow_fn.prim add(%r, %s)
   glow_fn.return %t
 }
+
+// A function that is called and is a value as well keeps all; a reference that nothing uses goes.
+// CHECK-LABEL: glow_fn.func @value(%a, %b) {
+// CHECK-LABEL: glow_fn.func @unused(%a) {
+// CHECK-LABEL: glow_fn.func @holds(%x) {
+// CHECK-NEXT:    %f = glow_fn.ref @value
+// CHECK-NEXT:    %r = glow_fn.call %f(%x, %x)
+glow_fn.func @value(%a, %b) {
+  %one = glow_fn.constant 1 : i64
+  glow_fn.return %one
+}
+glow_fn.func @unused(%a) {
+  %one = glow_fn.constant 1 : i64
+  glow_fn.return %one
+}
+glow_fn.func @holds(%x) {
+  %u = glow_fn.ref @unused
+  %f = glow_fn.ref @value
+  %r = glow_fn.call %f(%x, %x)
+  %t = glow_fn.tuple %r, %f
+  glow_fn.return %t
+}

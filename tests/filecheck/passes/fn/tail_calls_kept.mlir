@@ -133,3 +133,34 @@ glow_fn.func @more(%x) {
   %s = glow_fn.prim exp(%r)
   glow_fn.return %s
 }
+
+// Three functions in a circle become one, with the bodies in the order of the calls.
+// CHECK-LABEL:   glow_fn.func @circle(%x) {
+// CHECK-NEXT:      %[[A:.*]] = glow_fn.prim sin(%x)
+// CHECK:           %[[B:.*]] = glow_fn.prim cos(%[[A]])
+// CHECK:           %[[C:.*]] = glow_fn.prim exp(%[[B]])
+// CHECK:           %[[F:.*]] = glow_fn.ref @circle
+// CHECK-NEXT:      glow_fn.call %[[F]](%[[C]])
+glow_fn.func @circle_first(%x) {
+  %y = glow_fn.prim cos(%x)
+  %f = glow_fn.ref @circle_second
+  %r = glow_fn.call %f(%y)
+  glow_fn.return %r
+}
+glow_fn.func @circle_second(%x) {
+  %y = glow_fn.prim exp(%x)
+  %f = glow_fn.ref @circle
+  %r = glow_fn.call %f(%y)
+  glow_fn.return %r
+}
+glow_fn.func @circle(%x) {
+  %y = glow_fn.prim sin(%x)
+  %f = glow_fn.ref @circle_first
+  %r = glow_fn.call %f(%y)
+  glow_fn.return %r
+}
+glow_fn.func @main_circle(%x) {
+  %f = glow_fn.ref @circle
+  %r = glow_fn.call %f(%x)
+  glow_fn.return %r
+}

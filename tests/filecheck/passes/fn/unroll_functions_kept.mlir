@@ -1,6 +1,7 @@
 // RUN: glow-opt %s -p "glow-unroll-functions{count=3}" | filecheck %s
 // RUN: glow-opt %s -p "glow-unroll-functions{count=2}" | filecheck %s --check-prefix TWO
-// RUN: glow-opt %s -p "glow-unroll-functions{count=3 limit=10}" | filecheck %s --check-prefix SMALL
+// RUN: glow-opt %s -p "glow-unroll-functions{count=3 limit=5}" | filecheck %s --check-prefix SMALL
+// RUN: glow-opt %s -p glow-unroll-functions | filecheck %s --check-prefix DEFAULT
 
 // A loop of exactly `count` turns is written out, one of a turn more stays; so does one that grows too large.
 // CHECK-LABEL: glow_fn.func @three(%x) {
@@ -11,8 +12,10 @@
 // TWO-LABEL:   glow_fn.func @three(%x) {
 // TWO:           glow_fn.ref @turn
 // TWO:           glow_fn.call
+// TWO-LABEL:   glow_fn.func @one_of_two(
 // SMALL-LABEL: glow_fn.func @three(%x) {
 // SMALL:         glow_fn.ref @turn
+// SMALL-LABEL: glow_fn.func @one_of_two(
 glow_fn.func @turn(%n, %x) {
   %zero = glow_fn.constant 0 : i64
   %c = glow_fn.prim le(%n, %zero)
@@ -71,5 +74,23 @@ glow_fn.func @both(%x) {
   %b = glow_fn.prim cos(%a)
   %two = glow_fn.constant 2 : i64
   %r = glow_fn.call %g(%two, %b)
+  glow_fn.return %r
+}
+
+// Eight turns are written out where nothing else is asked for.
+// DEFAULT-LABEL: glow_fn.func @eight(%x) {
+// DEFAULT-NOT:     glow_fn.ref @turn
+// DEFAULT-LABEL: glow_fn.func @nine(%x) {
+// DEFAULT:         glow_fn.ref @turn
+glow_fn.func @eight(%x) {
+  %n = glow_fn.constant 8 : i64
+  %g = glow_fn.ref @turn
+  %r = glow_fn.call %g(%n, %x)
+  glow_fn.return %r
+}
+glow_fn.func @nine(%x) {
+  %n = glow_fn.constant 9 : i64
+  %g = glow_fn.ref @turn
+  %r = glow_fn.call %g(%n, %x)
   glow_fn.return %r
 }
