@@ -164,3 +164,26 @@ glow_fn.func @main_circle(%x) {
   %r = glow_fn.call %f(%x)
   glow_fn.return %r
 }
+
+// A call whose value another call takes as well is not the last.
+// CHECK-LABEL:   glow_fn.func @also_used(%x) {
+// CHECK-NEXT:      %f = glow_fn.ref @back_to_it
+// CHECK-NEXT:      %r = glow_fn.call %f(%x)
+glow_fn.func @main_also_used(%x) {
+  %f = glow_fn.ref @also_used
+  %r = glow_fn.call %f(%x)
+  glow_fn.return %r
+}
+glow_fn.func @also_used(%x) {
+  %f = glow_fn.ref @back_to_it
+  %r = glow_fn.call %f(%x)
+  %g = glow_fn.ref @depth
+  %z = glow_fn.call %g(%r)
+  glow_fn.return %r
+}
+glow_fn.func @back_to_it(%x) {
+  %y = glow_fn.prim sin(%x)
+  %f = glow_fn.ref @also_used
+  %r = glow_fn.call %f(%y)
+  glow_fn.return %r
+}
