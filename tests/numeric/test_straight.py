@@ -117,3 +117,32 @@ def test_tuples_and_numbers() -> None:
         np.testing.assert_array_equal(scaled, expected[0][0])
         assert (count, positive) == expected[0][1] and type(positive) is bool and type(count) is int
         assert nothing is None and text == "text" and number == expected[3]
+
+
+def turned(turns: int) -> Callable[..., Any]:
+    """A loop of arrays, in which a function is called twice a turn."""
+
+    def step(x, i):
+        y = np.sin(x) + i
+        y = np.cos(y) * 0.5 + np.sin(x * 2)
+        y = np.cos(y) * 0.5 + np.sin(x * 3)
+        y = np.cos(y) * 0.5 + np.sin(x * 4)
+        return np.cos(y) * 0.5 + x
+
+    def total(x):
+        for i in range(turns):
+            x = step(step(x, i), i + 1)
+        return x
+
+    return total
+
+
+def test_loops() -> None:
+    """Loops of few turns are written out, with the functions they call; others have a program a shape."""
+    for turns, straight in ((1, True), (9, True), (60, False)):
+        compiled = any_size(turned(turns))
+        for size in (3, 5):
+            x = np.linspace(-1, 1, size)
+            np.testing.assert_allclose(compiled(x), turned(turns)(x), rtol=1e-9)
+        (told,) = compiled.report()["sizes"]
+        assert (told == "any n") == straight and told.endswith("a branch that the run decides") != straight

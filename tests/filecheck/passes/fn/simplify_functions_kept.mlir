@@ -65,9 +65,9 @@ glow_fn.func @choices(%c, %x, %y) {
 // Ints that 64 bits do not hold are no constants; the largest and the smallest that they hold are.
 // CHECK-LABEL: glow_fn.func @wide() {
 // CHECK:         %[[P:.*]] = glow_fn.prim mul(
-// CHECK-DAG:     %[[M:.*]] = glow_fn.constant 9223372036854775807 : i64
+// CHECK-DAG:     %m = glow_fn.constant 9223372036854775807 : i64
 // CHECK-DAG:     %[[L:.*]] = glow_fn.constant -9223372036854775808 : i64
-// CHECK:         %r = glow_fn.tuple %[[P]], %[[M]], %[[L]]
+// CHECK:         %r = glow_fn.tuple %[[P]], %m, %[[L]]
 glow_fn.func @wide() {
   %two = glow_fn.constant 2 : i64
   %half = glow_fn.constant 4611686018427387904 : i64
@@ -115,4 +115,21 @@ glow_fn.func @mistaken(%x) {
   %f = glow_fn.ref @sine
   %r = glow_fn.call %f(%x, %x)
   glow_fn.return %r
+}
+
+// A call that nothing uses may not return: it stays. Values have the names of what they stand for.
+// CHECK-LABEL: glow_fn.func @unused_call(%x) {
+// CHECK-NEXT:    %f = glow_fn.ref @endless
+// CHECK-NEXT:    %{{.*}} = glow_fn.call %f(%x)
+// CHECK-NEXT:    glow_fn.return %x
+glow_fn.func @endless(%x) {
+  %f = glow_fn.ref @endless
+  %r = glow_fn.call %f(%x)
+  glow_fn.return %r
+}
+glow_fn.func @unused_call(%x) {
+  %f = glow_fn.ref @endless
+  %r = glow_fn.call %f(%x)
+  %s = glow_fn.prim sin(%x)
+  glow_fn.return %x
 }
