@@ -149,6 +149,25 @@ def test_unrolled_by_option(backend: str) -> None:
     assert np.isclose(glow.grad(straight)(1.3), glow.grad(rolled)(1.3))
 
 
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_calls_are_unrolled_one_by_one(backend: str) -> None:
+    """Each call of a recursion has `unroll` turns of its own; one of more turns stays a call."""
+
+    def power(x, n):
+        return 1.0 if n == 0 else x * power(x, n - 1)
+
+    def short(x):
+        return power(x, 3) + power(x + 1, 2) * power(x, 4)
+
+    def long(x):
+        return power(x, 3) + power(x + 1, 5)
+
+    for function, kept in ((short, False), (long, True)):
+        compiled = glow.jit(function, backend=backend, unroll=4)
+        assert compiled(1.5) == function(1.5)
+        assert (compiled.report()["functions"] > 1) == kept
+
+
 class Scale:
     """An object with numbers, a method, and a call."""
 

@@ -116,6 +116,7 @@ def test_bad_options(name: str, tmp_path: Path) -> None:
         glow.quantize_weights(path, shapes={"x": x.shape}, **options)
 
 
+@pytest.mark.slow
 def test_calibrated_language_model(tmp_path: Path) -> None:
     """Texts make the weights of a language model better: a model some of whose features are large."""
     lms = pytest.importorskip("language_models")

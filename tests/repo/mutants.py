@@ -73,7 +73,7 @@ TESTS: dict[Path, tuple[str, ...]] = {
     ),
     PASSES / "quantize": (
         *("numeric/test_quantize_layers.py", "numeric/test_quantize.py", "numeric/test_calibration.py"),
-        *("numeric/test_weight_quantization.py", "onnx/test_quantized.py", "onnx/test_export_quantized.py"),
+        *("numeric/test_weight_quantization.py", "onnx/test_quantized.py"),
     ),
     PASSES / "lower": (
         *("numeric/test_random_orders.py", "numeric/test_lowering.py", "numeric/test_predicates.py"),
@@ -85,7 +85,12 @@ TESTS: dict[Path, tuple[str, ...]] = {
         *("numeric/test_double_buffer.py", "numeric/test_simulate.py", "numeric/test_cheapest.py"),
         *("numeric/test_buffers.py", "numeric/test_random_orders.py"),
     ),
-    PASSES / "fn": ("numeric/test_functions.py", "numeric/test_functions_derivatives.py"),
+    PASSES / "fn": (
+        *("numeric/test_functions.py::test_gradient", "numeric/test_functions_errors.py::test_message"),
+        *("numeric/test_functions_declared.py", "onnx/test_control.py"),
+        *(f"numeric/test_{n}.py" for n in ("specialize", "unrolling", "outline_control")),
+        *("numeric/test_functions_turns.py::test_gradient_inside_another", "numeric/test_grouped_turns.py"),
+    ),
     PASSES / "partition": ("runtime/test_partitioner.py", "runtime/test_partition_plans.py"),
     PASSES / "autodiff": (
         *("numeric/test_gradients_special.py", "numeric/test_recurrent_train.py", "numeric/test_training.py"),
@@ -97,6 +102,8 @@ TESTS: dict[Path, tuple[str, ...]] = {
         *("numeric/test_quantized_layout.py", "numeric/test_training_layouts.py"),
     ),
 }
+#: Folders whose tests are marked slow for their number: each takes a fraction of a second.
+MANY = {PASSES / "fn"}
 PATIENCE = 5
 """Processor seconds, beside ten times those of a test, after which a mutant hangs, and counts as noticed."""
 BUDGET = 3.0
@@ -105,7 +112,6 @@ OURS = ("glow_passes", "glow_backends", "glow_compiler", "glow_frontends", "glow
 
 Lines = dict[str, set[int]]
 """Lines that ran, by file."""
-
 
 BROKEN = 255
 """The exit status of a process in which no test could be asked."""
@@ -483,7 +489,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         scores.append(Scores(some, 0 if a.patterns else a.sample, a.verbose, a.jobs))
         named = [t for f in some for t in (ROOT / "tests").rglob(f"test_{f.stem}.py")]
         tests = [str(t) for t in dict.fromkeys([*(ROOT / "tests" / n for n in TESTS[folder]), *named])]
-        options = ["-s", "-q", "-n", "0", "-p", "no:cacheprovider", "-m", "not slow"]
+        marks = "" if folder in MANY else "not slow"
+        options = ["-m", marks, "-s", "-q", "-n", "0", "-p", "no:cacheprovider"]
         if code := pytest.main([*options, *tests], plugins=[scores[-1]]):
             raise SystemExit(int(code))
     total, noticed, equal, missed = (

@@ -42,8 +42,8 @@ def drop_parameters(module: ModuleOp, called: Sequence[str] = ()) -> None:
     uses, bound = _sites(table)
     dead = {
         (name, i)
-        for name, sites in uses.items()
-        if sites and name not in kept and "gradient" not in table[name].attributes
+        for name in uses
+        if name not in kept and "gradient" not in table[name].attributes
         for i in range(min(bound[name], len(table[name].block.args)))
     }
     while True:
@@ -69,8 +69,8 @@ def _sites(table: Table) -> tuple[dict[str, list[CallOp | PartialOp]], dict[str,
     bound: dict[str, int] = {}
     for function in table.values():
         for op in function.block.ops:
-            if isinstance(op, RefOp) and op.target in table:
-                _note(op, uses, bound)
+            if isinstance(op, RefOp) and op.target in table and op.result.uses:
+                _note(op, len(table[op.target].block.args), uses, bound)
     return uses, bound
 
 
@@ -102,13 +102,17 @@ def _share_equal(table: Table, kept: set[str]) -> None:
             argument.replace_all_uses_with(other)
 
 
-def _note(op: RefOp, uses: dict[str, list[CallOp | PartialOp]], bound: dict[str, int]) -> None:
+def _note(
+    op: RefOp, parameters: int, uses: dict[str, list[CallOp | PartialOp]], bound: dict[str, int]
+) -> None:
     sites = uses.setdefault(op.target, [])
     for use in op.result.uses:
         site = use.operation
         if use.index == 0 and isinstance(site, CallOp | PartialOp):
             sites.append(site)
             count = len(site.arguments)
+            if count > parameters or (isinstance(site, CallOp) and count < parameters):
+                count = 0  # a mistake, to be told with the numbers that the user wrote
         else:
             count = 0
         bound[op.target] = min(bound.get(op.target, count), count)

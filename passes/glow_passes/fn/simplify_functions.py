@@ -77,8 +77,8 @@ class Rules:
         if callee is None or size >= self.limit:
             return None
         name = callee[0].target
-        source = self.table.get(name)
-        if source is None or name in self.kept or "gradient" in source.attributes:
+        source = self.table[name]
+        if name in self.kept or "gradient" in source.attributes:
             return None
         if self.small is not None and self.uses.get(name, 0) > 1 and len(source.block.ops) > self.small:
             return None

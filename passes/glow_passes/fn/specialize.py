@@ -372,7 +372,9 @@ class Specializer(Meaning):
             if wanted != len(kinds):
                 short = name.split(".")[0]
                 have, want = (self.functions.plain_count(name, n) for n in (len(kinds), wanted))
-                raise UnsupportedError(f"{where}: {short} is called with {have} arguments, it has {want}")
+                raise UnsupportedError(
+                    f"{where}: {short} is called with {have} argument{'s' * (have != 1)}, it has {want}"
+                )
             try:
                 target = self.instance(name, (*bound, *kinds), instance)
             except GlowError as error:

@@ -53,10 +53,10 @@ def specialize_known(module: ModuleOp) -> None:
     remove_unreached(module, roots)
 
 
-def _known(value: SSAValue, table: Table) -> tuple[str, list[SSAValue]] | None:
+def _known(value: SSAValue) -> tuple[str, list[SSAValue]] | None:
     owner = value.owner
     if isinstance(owner, RefOp):
-        return (owner.target, []) if owner.target in table else None
+        return owner.target, []
     if isinstance(owner, PartialOp) and isinstance(owner.callee.owner, RefOp):
         return owner.callee.owner.target, list(owner.arguments)
     return None
@@ -68,10 +68,10 @@ def _specialized(
     """Redirect a call or partial application to the copy; the copy where it is new."""
     callee = op.callee.owner
     assert isinstance(callee, RefOp)
-    source = table.get(callee.target)
-    if source is None or "gradient" in source.attributes:
+    source = table[callee.target]
+    if "gradient" in source.attributes:
         return None
-    constants = {i: k for i, v in enumerate(op.arguments) if (k := _known(v, table)) is not None}
+    constants = {i: k for i, v in enumerate(op.arguments) if (k := _known(v)) is not None}
     if not constants or max(constants) >= len(source.block.args):
         return None
     if callee.target not in loops and callee.target not in reached([n for n, _ in constants.values()], table):

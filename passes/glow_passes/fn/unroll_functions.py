@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 
-from glow_dialects.fn.dialect import CallOp, FuncOp
+from glow_dialects.fn.dialect import CallOp, FuncOp, RefOp
 from glow_passes.contract import FunctionPass
 from glow_passes.fn.calls import (
     Table,
@@ -19,7 +19,6 @@ from glow_passes.fn.calls import (
     replace,
     roots_of,
     table_of,
-    targets,
 )
 from glow_passes.fn.lift_closures import lift_closures
 from glow_passes.fn.simplify_functions import Rules, simplify
@@ -85,13 +84,19 @@ def _recursive_call(op: object, loops: set[str]) -> str | None:
 
 
 def _mentions(function: FuncOp, loops: set[str]) -> int:
-    return sum(t in loops for t in targets(function))
+    """Uses of recursive functions: of references, equal ones become one."""
+    refs = [op for op in function.block.ops if isinstance(op, RefOp) and op.target in loops]
+    return sum(len(list(ref.result.uses)) for ref in refs)
 
 
 def _written_out(
     attempt: FuncOp, first: CallOp, table: Table, loops: set[str], rules: Rules, count: int
 ) -> bool:
-    """Replace calls of recursive functions by bodies, `count` times each function; whether that ended."""
+    """Replace a call of a recursive function, and those that its body makes, by bodies; whether that ended.
+
+    Each function is written out `count` times; the other calls of the function at hand stay.
+    """
+    others = {op for op in attempt.block.ops if op is not first and isinstance(op, CallOp)}
     turns: dict[str, int] = {}
     call: CallOp | None = first
     while call is not None:
@@ -106,12 +111,10 @@ def _written_out(
             return False
         replace(call, value)
         simplify(attempt, rules)
-        calls = (op for op in attempt.block.ops if _recursive_call(op, loops) in turns)
-        call = next((op for op in calls if isinstance(op, CallOp)), None)
+        calls = [op for op in attempt.block.ops if isinstance(op, CallOp) and op not in others]
+        call = next((op for op in calls if _recursive_call(op, loops) in turns), None)
         if call is None:
-            more = [op for op in attempt.block.ops if _recursive_call(op, loops) is not None]
-            linked = [op for op in more if _same_loop(op, turns, table, loops)]
-            call = linked[0] if linked else None  # pyright: ignore[reportAssignmentType]
+            call = next((op for op in calls if _same_loop(op, turns, table, loops)), None)
     return True
 
 
