@@ -65,42 +65,34 @@ FILECHECKS: dict[Path, tuple[str, ...]] = {
     PASSES / "autodiff": ("passes/autodiff", "pipelines"),
     CPU: ("backends",),
 }
+
+
+def numeric(names: str) -> tuple[str, ...]:
+    """Files of `tests/numeric`."""
+    return tuple(f"numeric/test_{name}.py" for name in names.split())
+
+
 TESTS: dict[Path, tuple[str, ...]] = {
-    PASSES / "graph": (
-        *("numeric/test_patterns.py", "numeric/test_pattern_guards.py", "numeric/test_recognition.py"),
-        *("numeric/test_branches.py", "numeric/test_graph_passes.py", "numeric/test_driver.py"),
-        *("numeric/test_any_size.py", "numeric/test_rebatch_graphs.py", "numeric/test_bind_sizes.py"),
+    PASSES / "graph": numeric(
+        "patterns pattern_guards recognition branches graph_passes driver any_size rebatch_graphs bind_sizes"
     ),
-    PASSES / "quantize": (
-        *("numeric/test_quantize_layers.py", "numeric/test_quantize.py", "numeric/test_calibration.py"),
-        *("numeric/test_weight_quantization.py", "onnx/test_quantized.py"),
-    ),
-    PASSES / "lower": (
-        *("numeric/test_random_orders.py", "numeric/test_lowering.py", "numeric/test_predicates.py"),
-        *("numeric/test_graph_passes.py", "numeric/test_device_programs.py", "numeric/test_inplace.py"),
-    ),
-    PASSES / "instr": (
-        *("numeric/test_inplace.py", "numeric/test_hide_latency.py", "numeric/test_device_programs.py"),
-        *("numeric/test_tile.py", "numeric/test_tiles.py", "numeric/test_arena.py", "numeric/test_spill.py"),
-        *("numeric/test_double_buffer.py", "numeric/test_simulate.py", "numeric/test_cheapest.py"),
-        *("numeric/test_buffers.py", "numeric/test_random_orders.py"),
+    PASSES / "quantize": numeric("quantize_layers quantize calibration weight_quantization"),
+    PASSES / "lower": numeric("random_orders lowering predicates graph_passes device_programs inplace"),
+    PASSES / "instr": numeric(
+        "inplace hide_latency device_programs tile tiles arena spill double_buffer simulate cheapest "
+        "buffers random_orders"
     ),
     PASSES / "fn": (
         *("numeric/test_functions.py::test_gradient", "numeric/test_functions_errors.py::test_message"),
-        *("numeric/test_functions_declared.py", "onnx/test_control.py"),
-        *(f"numeric/test_{n}.py" for n in ("specialize", "unrolling", "outline_control")),
+        *numeric("functions_declared specialize unrolling outline_control"),
         *("numeric/test_functions_turns.py::test_gradient_inside_another", "numeric/test_grouped_turns.py"),
     ),
     PASSES / "partition": ("runtime/test_partitioner.py", "runtime/test_partition_plans.py"),
-    PASSES / "autodiff": (
-        *("numeric/test_gradients_special.py", "numeric/test_recurrent_train.py", "numeric/test_training.py"),
-        *("numeric/test_training_models.py", "numeric/test_training_networks.py"),
-        *("numeric/test_training_output.py", "numeric/test_trainer_errors.py", "numeric/test_checkpoints.py"),
+    PASSES / "autodiff": numeric(
+        "gradients_special recurrent_train training training_models training_networks training_output "
+        "trainer_errors checkpoints"
     ),
-    CPU: (
-        *("numeric/test_cpu_graph.py", "numeric/test_stack.py", "numeric/test_place_parts.py"),
-        *("numeric/test_quantized_layout.py", "numeric/test_training_layouts.py"),
-    ),
+    CPU: numeric("cpu_graph stack place_parts quantized_layout training_layouts"),
 }
 #: Folders whose tests are marked slow for their number: each takes a fraction of a second.
 MANY = {PASSES / "fn"}
