@@ -156,7 +156,10 @@ class Emitter:
         """What an operator gives for known arrays; None where only the run tells how much that is."""
         block = Block(arg_types=[type_of(a) for a in arrays])
         args = iter(block.args)
-        op = kind(*[_map(group, lambda _: next(args)) for group in operands], results=results, **properties)
+        with self.provisional():
+            op = kind(
+                *[_map(group, lambda _: next(args)) for group in operands], results=results, **properties
+            )
         if any(is_open(shape_of(result)) for result in op.results):
             return None
         op.check()

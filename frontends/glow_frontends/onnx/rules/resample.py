@@ -96,15 +96,7 @@ def _cropped(g: Emitter, n: Node, x: Value, roi: Value, axes: Sequence[int], siz
         along = (size, *(1,) * (rank(x) - axis - 1))
         fits = g(AndOp, g(CmpGeOp, places, _real(0)), g(CmpLeOp, places, _real(last)))
         inside = g(AndOp, inside, g.reshape(fits, along))
-        places = g(MinOp, g(MaxOp, places, _real(0)), _real(last))
-        if mode == "nearest":
-            x = _taken(g, x, ROUNDINGS[nearest](g, places), axis)
-            continue
-        low = g(FloorOp, places)
-        high = g(MinOp, g(AddOp, low, _real(1)), _real(last))
-        left, right = _taken(g, x, low, axis), _taken(g, x, high, axis)
-        share = cast_to(g, g.reshape(g(SubOp, places, low), along), dtype_of_value(x))
-        x = g(AddOp, left, g(MulOp, g(SubOp, right, left), share))
+        x = _between(g, x, axis, places, _real(last), nearest if mode == "nearest" else None)
     return g(SelectOp, inside, x, g.like(outside, x))
 
 
@@ -114,6 +106,19 @@ def _places(g: Emitter, begin: Value, end: Value, size: int, last: int) -> Value
         return g.reshape(g(MulOp, g(AddOp, begin, end), _real(0.5 * last)), (1,))
     steps = (np.arange(size) * (last / (size - 1))).astype(np.float32)
     return g(AddOp, g(MulOp, begin, _real(last)), g(MulOp, steps, g(SubOp, end, begin)))
+
+
+def _between(g: Emitter, x: Value, axis: int, places: Value, last: Value, nearest: str | None) -> Value:
+    """Elements of an axis at places, where those outside are its ends: the nearest, or between two."""
+    places = g(MinOp, g(MaxOp, places, g.like(0, places)), last)
+    if nearest is not None:
+        return _taken(g, x, ROUNDINGS[nearest](g, places), axis)
+    low = g(FloorOp, places)
+    high = g(MinOp, g(AddOp, low, g.like(1, low)), last)
+    left, right = _taken(g, x, low, axis), _taken(g, x, high, axis)
+    along = (shape(places)[0], *(1,) * (rank(x) - axis - 1))
+    share = cast_to(g, g.reshape(g(SubOp, places, low), along), dtype_of_value(x))
+    return g(AddOp, left, g(MulOp, g(SubOp, right, left), share))
 
 
 def _taken(g: Emitter, x: Value, places: Value, axis: int) -> Value:
@@ -199,17 +204,9 @@ def _sampled(
         places = g(SubOp, g(DivOp, g(AddOp, places, half), ratio), half)
         if mode == "pytorch_half_pixel" and size == 1:
             places = np.zeros(1)
-
-    def taken(place: Value) -> Value:
-        return _taken(g, x, g(MinOp, g(MaxOp, place, np.zeros(1)), last), axis)
-
-    if options["mode"] == "nearest":
-        return taken(ROUNDINGS[options["nearest_mode"]](g, places))
-    low = g(FloorOp, places)
-    along = (size, *(1,) * (rank(x) - axis - 1))
-    share = cast_to(g, g.reshape(g(SubOp, places, low), along), dtype_of_value(x))
-    left, right = taken(low), taken(g(AddOp, low, np.ones(1)))
-    return g(AddOp, left, g(MulOp, g(SubOp, right, left), share))
+    return _between(
+        g, x, axis, places, last, options["nearest_mode"] if options["mode"] == "nearest" else None
+    )
 
 
 def _mode(n: Node) -> str:
