@@ -88,6 +88,16 @@ def test_wrong_kernel(model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert commands.run(main, *again.split()[2:]).status == 0
 
 
+def test_wrong_kernel_of_open_sizes(model: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What --shape says of the model is not asked of the node by itself."""
+    wrong_kernel(monkeypatch)
+    opened = onnx.load(model)
+    opened.graph.input[0].type.tensor_type.shape.dim[0].dim_param = "n"
+    onnx.save(opened, model)
+    done = layers(model, "onnxruntime", "--shape", "x=2x3x6x6")
+    assert done.status == 1 and "the node differs, too" in done.output, done
+
+
 def test_wrong_kernel_of_a_module(model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Programs of our own have layers, too, also beside the model that they were made of."""
     module = tmp_path / "net.mlir"
@@ -149,7 +159,7 @@ def test_wrong_uses(model: str, tmp_path: Path) -> None:
 
 
 def test_tolerances() -> None:
-    """Floats by element or median, coarse types coarsely, integers exactly, bytes to one step."""
+    """Floats by element or upper quartile, coarse types coarsely, integers exactly, bytes to one step."""
     few = Tolerance(1e-3, 1e-5)
 
     def off(want: np.ndarray, by: float) -> bool:
@@ -157,6 +167,10 @@ def test_tolerances() -> None:
 
     cancelled = np.array([100, 100, 1e-9], np.float32)
     assert not off(cancelled, 0.05) and off(cancelled, 0.5)
+    activated = np.array([0, 0, 0, 1e-3, 40, 50, 60], np.float32)
+    assert not off(activated, 0.03) and off(activated, 0.1)
+    masked = np.array([1, 2, 1, 2, 1, 2, 3e38], np.float32)
+    assert off(masked, 0.1)
     assert not off(np.float16([1, 2]), 5e-3) and off(np.float32([1, 2]), 5e-3)
     assert off(np.array([5, 6]), 1) and off(np.array([5], np.int16), 1)
     assert not off(np.array([5], np.int8), 1) and off(np.array([5], np.uint8), 2)

@@ -62,10 +62,17 @@ def print_accuracy(accuracies_of_layers: Sequence[Accuracy]) -> None:
 
 
 def accuracies(
-    path: str, shapes: Mapping[str, Sequence[int]], backend: CpuBackend, seed: int
+    path: str,
+    shapes: Mapping[str, Sequence[int]],
+    backend: CpuBackend,
+    seed: int,
+    inputs: Mapping[str, Any],
 ) -> list[Accuracy]:
-    """Each convolution with constant filters, on standard normal inputs; equal ones once."""
-    module = fixed(read_module(path, dict(shapes)))
+    """Each convolution with constant filters, on standard normal inputs; equal ones once.
+
+    `inputs` are as in `read_module`.
+    """
+    module = fixed(read_module(path, dict(shapes), inputs=inputs))
     ctx = context()
     for item in optimize():
         item.apply(ctx, module)

@@ -30,15 +30,19 @@ from glow_tools.feeds import load_inputs
 
 
 def planned(
-    path: str, shapes: Mapping[str, Sequence[int]], backend: Backend, opened: bool = False
+    path: str,
+    shapes: Mapping[str, Sequence[int]],
+    backend: Backend,
+    opened: bool = False,
+    inputs: Mapping[str, Any] | None = None,
 ) -> tuple[ModuleOp, InstrFuncOp, dict[str, float]]:
     """The module of a model, compiled down to planned instructions, and seconds of each phase.
 
-    Its sizes are known, unless it is `opened`: then shapes may have extents.
+    Its sizes are known, unless it is `opened`: then shapes may have extents. `inputs` as in `read_module`.
     """
     stages: dict[str, float] = {}
     start = time.perf_counter()
-    module = read_module(path, dict(shapes))
+    module = read_module(path, dict(shapes), inputs=inputs)
     module = module if opened else fixed(module)
     stages["load"] = time.perf_counter() - start
     ctx = context()
@@ -64,13 +68,13 @@ def show(path: str, shapes: Mapping[str, Sequence[int]], a: argparse.Namespace) 
     if a.accuracy:
         from glow_tools.bench_accuracy import accuracies, print_accuracy
 
-        errors = accuracies(path, shapes, backend, a.seed)
+        errors = accuracies(path, shapes, backend, a.seed, inputs)
         figures["accuracy"] = [asdict(item) for item in errors]
         if not quiet:
             print_accuracy(errors)
     if not (a.profile or a.trace):
         return figures
-    module, function, stages = planned(path, shapes, backend)
+    module, function, stages = planned(path, shapes, backend, inputs=inputs)
     rng = np.random.default_rng(a.seed)
     feed = {p.name: inputs.get(p.name, random_values(rng, p.shape, p.dtype)) for p in ports(module, "input")}
     measured = profile(module, function, backend.target, feed, runs=max(5, 3 * a.rounds))

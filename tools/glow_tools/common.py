@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from xdsl.context import Context
     from xdsl.dialects.builtin import ModuleOp
 
+    from glow_dialects.core.types import Array
+
 OK, BAD_INPUT, USAGE = 0, 1, 2
 
 
@@ -145,16 +147,19 @@ def read_module(
     shapes: dict[str, Sequence[int]] | None = None,
     ctx: Context | None = None,
     unregistered: bool = False,
+    inputs: Mapping[str, Array] | None = None,
 ) -> ModuleOp:
     """A module from an `.onnx` file or IR text (`-`: standard input), with its weights if there.
 
-    Sizes that neither it nor `shapes` fixes are open.
+    Sizes that neither it nor `shapes` fixes are open. Where single integers decide which graph an ONNX model
+    has, it is the one for those in `inputs`, and for the shapes there.
     """
     if path.endswith(".onnx"):
-        from glow_compiler import load
+        from glow_compiler.quantization import opened
 
         check_no_pipe(path)
-        return load(path, shapes)
+        given = dict(inputs or {})
+        return opened(path, shapes, {name: value.shape for name, value in given.items()}, given)
     text, name = read_text(path)
     module = parse_text(text, name, ctx, unregistered)
     if path != "-":

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from glow_dialects.core.times import Times
     from glow_passes.instrumentation import Watcher
     from glow_runtime.page.recording import Recording
+    from glow_tools.feeds import Feed
     from glow_tools.validate import Validator
 
 EXAMPLES = """\
@@ -90,7 +91,8 @@ def _arguments() -> argparse.ArgumentParser:
     add("--statistics", action="store_true", help="operation counts that each pass changes")
     checked = "run the program with the interpreter after each pass, and compare with its first values"
     add("--validate", action="store_true", help=checked)
-    add("--inputs", type=Path, metavar="FILE", help="with --validate: the inputs (default: random ones)")
+    inputs = "for --validate (default: random ones), and for ONNX models whose graph some integers decide"
+    add("--inputs", type=Path, metavar="FILE", help=inputs)
     add("--random", type=count_option, default=0, metavar="SEED", help="of the random inputs (default: 0)")
     add("--rtol", type=float, default=1e-3, help="with --validate: relative tolerance of f32 (default: 1e-3)")
     add("--atol", type=float, default=1e-5, help="with --validate: absolute tolerance (default: 1e-5)")
@@ -224,8 +226,17 @@ def _analyzed(a: argparse.Namespace, module: ModuleOp) -> str:
 
 def _read(a: argparse.Namespace, part: str | None, ctx: Context) -> ModuleOp:
     if part is None:
-        return read_module(a.file, dict(a.shape), ctx, a.allow_unregistered_dialect)
+        return read_module(a.file, dict(a.shape), ctx, a.allow_unregistered_dialect, _named_inputs(a))
     return parse_text(part, "<stdin>" if a.file == "-" else a.file, ctx, a.allow_unregistered_dialect)
+
+
+def _named_inputs(a: argparse.Namespace) -> Feed | None:
+    """What --inputs names, before the inputs of the program are known."""
+    if a.inputs is None or a.inputs.suffix != ".npz":
+        return None
+    from glow_tools.feeds import load_archive
+
+    return load_archive(a.inputs)
 
 
 def _recording(a: argparse.Namespace, module: ModuleOp) -> Recording | None:

@@ -12,6 +12,7 @@ from glow_dialects.core.errors import GlowError
 from glow_tools.closeness import Tolerance, difference
 from glow_tools.onnxruntime_run import onnxruntime_outputs
 
+Shapes = dict[str, tuple[int, ...]]
 #: What --compare takes beside model files.
 ENGINES = ("onnxruntime", "interpreter")
 
@@ -77,11 +78,11 @@ def compare_layers(a: argparse.Namespace, feed: dict[str, Any], command: str) ->
 
     tolerance = Tolerance(a.rtol, a.atol)
     model = layers_of(a.model)
-    ours = Side("here", model, _compiled(a, a.backend))
+    ours = Side("here", model, _compiled(a, a.backend, dict(a.shape)))
     if a.compare in ENGINES:
-        theirs = Side(a.compare, model, _engine(a))
+        theirs = Side(a.compare, model, _engine(a, dict(a.shape)))
     else:
-        theirs = Side(a.compare, layers_of(a.compare), _compiled(a, a.backend))
+        theirs = Side(a.compare, layers_of(a.compare), _compiled(a, a.backend, dict(a.shape)))
     found = compare(ours, theirs, feed, tolerance)
     wrong = sum(d.bad for d in found.differences.values())
     more = f"; {len(found.missing)} are in one of them only" if found.missing else ""
@@ -95,19 +96,18 @@ def compare_layers(a: argparse.Namespace, feed: dict[str, Any], command: str) ->
     return int(first is not None)
 
 
-def _compiled(a: argparse.Namespace, backend: str) -> Any:
+def _compiled(a: argparse.Namespace, backend: str, shapes: Shapes) -> Any:
     """Runs a model with a backend."""
     import glow_compiler as glow
 
     threads = a.threads if backend == a.backend else 1
-    shapes = dict(a.shape) or None
-    return lambda model, feed: glow.compile(model, backend, threads, shapes=shapes).run(feed)
+    return lambda model, feed: glow.compile(model, backend, threads, shapes=shapes or None).run(feed)
 
 
-def _engine(a: argparse.Namespace) -> Any:
+def _engine(a: argparse.Namespace, shapes: Shapes) -> Any:
     """Runs a model with what it is compared with."""
     if a.compare == "interpreter":
-        return _compiled(a, "interpreter")
+        return _compiled(a, "interpreter", shapes)
     from glow_tools.layers import onnx_bytes
 
     return lambda model, feed: onnxruntime_outputs(onnx_bytes(model), feed, plain=True)
@@ -123,8 +123,9 @@ def _alone(
     if not isinstance(whole, OnnxLayers) or a.compare not in ENGINES:
         return
     made = alone(theirs, layer, want, feed, whole)
-    got = ours.run(made.model, made.feed)[layer.value]
-    want = theirs.run(made.model, made.feed)[layer.value]
+    # The shapes of its inputs are those of the values, whatever --shape says of the model's.
+    got = _compiled(a, a.backend, {})(made.model, made.feed)[layer.value]
+    want = _engine(a, {})(made.model, made.feed)[layer.value]
     d = difference(got, want, Tolerance(a.rtol, a.atol))
     verdict = f"differs, too: {d}" if d.bad else "is right: what it is compiled together with makes it wrong"
     print(f"  alone, on the values that {theirs.name} has for its inputs, the node {verdict}")

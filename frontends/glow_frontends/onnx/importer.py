@@ -81,8 +81,18 @@ def import_model(
     return importing.module
 
 
+#: What one does with a model that is no one graph.
+TO_DO = """\
+  It is no one graph: glow.compile and glow-run take it, which read such values when it runs; single integers
+  that decide are given to other tools by --inputs FILE.npz, and to import_model by values=."""
+
+
 class NotStatic(ImportProblems):
     """The model is sound, but no one static graph: run-time data decide shapes, or values are no tensors."""
+
+    def __init__(self, source: str, problems: Sequence[Problem | str]) -> None:
+        super().__init__(source, problems)
+        self.args = (f"{self}\n{TO_DO}",)
 
 
 @dataclass(frozen=True)
