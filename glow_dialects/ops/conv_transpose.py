@@ -89,7 +89,7 @@ class ConvTransposeOp(ConvolutionOp):
             (s - 1) * t + d * (k - 1) + 1 + more[i] - pads[i] - pads[i + count]
             for i, (s, t, d, k) in enumerate(steps)
         ]
-        if min(sizes) < 1:
+        if any(size < 1 for size in sizes):
             raise VerifyException(
                 f"{self.name}: pads {list(pads)} leave an output of {sizes}; make the pads smaller"
             )

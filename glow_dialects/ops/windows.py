@@ -119,7 +119,7 @@ class WindowOp(PureOp):
         """The type of the result of sliding a checked window over `input`."""
         batch, _, spatial = self.sizes(input)
         sizes = output_sizes(spatial, kernel, self.strides, self.pads, self.dilations)
-        if min(sizes) < 1:
+        if any(size < 1 for size in sizes):
             raise VerifyException(
                 f"{self.name}: a kernel of {list(kernel)} with dilations "
                 f"{list(self.dilations)} does not fit {list(spatial)} "

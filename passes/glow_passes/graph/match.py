@@ -32,8 +32,8 @@ def terms(op: AddOp) -> list[SSAValue]:
     while pending:
         value = pending.pop()
         inner = producer(value, AddOp)
-        inside = value.type == op.result.type and (value is op.result or is_used_once(value))
-        if inner is not None and inside and inner.predicate is None:
+        own = inner is not None and inner.predicate is None and (value is op.result or is_used_once(value))
+        if inner is not None and own and value.type == op.result.type:
             pending += [inner.rhs, inner.lhs]
         else:
             leaves.append(value)
@@ -53,7 +53,8 @@ def beside_scalar(value: SSAValue, kind: type[Operation], r: Rewriter) -> tuple[
     if op is None:
         return None
     for x, c in ((op.operands[0], op.operands[1]), (op.operands[1], op.operands[0])):
-        if x.type == value.type and (number := r.uniform(c)) is not None:
+        number = r.uniform(c)
+        if number is not None and x.type == value.type:
             return x, number
     return None
 

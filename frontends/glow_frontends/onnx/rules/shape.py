@@ -242,7 +242,7 @@ def split(g: Emitter, n: Node) -> list[Value]:
         count = n.integer("num_outputs", n.outputs)
         chunk = -(-total // count)
         sizes = tuple(max(0, min(chunk, total - i * chunk)) for i in range(count))
-    if sum(sizes) != total or min(sizes, default=0) < 0:
+    if any(size < 0 for size in sizes) or sum(sizes) != total:
         raise RuleError(f"sizes {list(sizes)} do not add up to {total}")
     return pieces(g, n[0], axis, sizes)
 
@@ -277,7 +277,7 @@ def broadcast(g: Emitter, x: Value, target: tuple[int, ...]) -> Value:
         dims = broadcast_shapes(shape(x), target)
     except VerifyException:
         raise RuleError(f"{shape(x)} does not broadcast to {target}") from None
-    if min(target, default=0) < 0:
+    if any(d < 0 for d in target):
         raise RuleError(f"the target {target} has a negative size")
     if dims == shape(x):
         return x
@@ -316,7 +316,10 @@ def range_(g: Emitter, n: Node) -> Value | BoundedValue:
     bounds = [n[i] for i in range(3)]
     if any(isinstance(v, SSAValue) for v in bounds) and all(sizes_of(v) is not None for v in bounds):
         first, last, step = (g.integer(n[i], "a bound of Range") for i in range(3))
-        return _steps(g, first, step, max(0, -(-(last - first) // step)), dtype_of_value(n[0]))
+        if not step:
+            raise RuleError("a step of 0")
+        span = last - first if step > 0 else first - last
+        return _steps(g, first, step, max(0, -(-span // abs(step))), dtype_of_value(n[0]))
     start, limit, delta = (g.scalar(n[i], "a bound of Range") for i in range(3))
     if not delta:
         raise RuleError("a step of 0")

@@ -22,6 +22,7 @@ from glow_backends.cpu.fused_body import program_of
 from glow_backends.cpu.kernel import Kernel
 from glow_backends.cpu.kernels.conv.conv_ops import PlaneConvOp
 from glow_backends.cpu.target import CpuTarget
+from glow_dialects.core.extent import Extent
 from glow_dialects.core.types import present
 
 
@@ -61,10 +62,13 @@ def pack_plane(weights: np.ndarray, phases: int = 1) -> np.ndarray:
 
 def plane_block(spec: PlaneConvSpec, target: CpuTarget) -> Block:
     """All output channels times as many vectors of pixels as registers and the row allow."""
-    most = max(1, spec.out_size[1] // target.lanes)
+    width = spec.out_size[1]
     vectors = 1
-    while vectors < min(most, 8) and fits(Block(spec.out_channels, vectors + 1), target):
+    while vectors < 8 and fits(Block(spec.out_channels, vectors + 1), target):
         vectors += 1
+    while vectors > 1 and vectors * target.lanes > width:
+        # Fewer steps where each is a limit of the widths that a program is for.
+        vectors = vectors // 2 if isinstance(width, Extent) else vectors - 1
     return Block(spec.out_channels, vectors)
 
 

@@ -184,13 +184,15 @@ class _Loop:
 
         def block(first: Index, rows: int) -> None:
             whole = {
-                i: values.load(k, k.operands[i], k.add(bases[i], first), self.dtypes[i], lanes, rows)
+                i: values.load(
+                    k, k.operands[i], k.add(bases[i], first), self.dtypes[i], lanes, self._first(rows)
+                )
                 for i in range(self.outputs, len(self.dtypes))
                 if pairs[i] == (1, 0)
             }
             for v in range(extent):
-                active = min(lanes, rows * extent - v * lanes)
-                if active <= 0:
+                active = self._first(rows * extent - v * lanes)
+                if active == 0:
                     break
                 known = {i: vectors[v] for i, vectors in fixed.items()}
                 known |= {i: values.shuffle(k, x, spread[v]) for i, x in whole.items()}
@@ -203,9 +205,16 @@ class _Loop:
             low, high = common.share(k, blocks, self.spec.bytes_touched)
         with k.loop(low, high) as number:
             block(k.mul(number, lanes), lanes)
-        if stream.extent % lanes:
+        rest = stream.extent % lanes
+        if isinstance(rest, Extent) or rest:
             with common.last_worker(k) if divided else nullcontext():
-                block(common.length(k, blocks * lanes), stream.extent % lanes)
+                block(common.length(k, blocks * lanes), rest)
+
+    def _first(self, count: int) -> Active:
+        """The first `count` lanes of a vector: none of them where it is negative, at most all."""
+        if isinstance(count, Extent):
+            return values.first_lanes(self.k, self.lanes, self.k.i(count))
+        return max(0, min(self.lanes, count))
 
     def _places(self, bases: Sequence[Index], place: Index, strides: Sequence[Index]) -> list[Index]:
         k = self.k
