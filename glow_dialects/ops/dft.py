@@ -13,19 +13,27 @@ from xdsl.irdl import operand_def, result_def
 from xdsl.utils.exceptions import VerifyException
 
 from glow_dialects.core.builder import Builder
+from glow_dialects.core.errors import OpenSizes
+from glow_dialects.core.extent import are_equal, is_open
 from glow_dialects.core.graph_op import PureOp, graph_op
 from glow_dialects.core.properties import bool_prop, check_axis, int_prop
 from glow_dialects.core.sample import Sample, random
 from glow_dialects.core.types import Array, Tensor, dtype_of, element_of, shape_of, tensor, typed
-from glow_dialects.ops.arithmetic import AddOp, MulOp
+from glow_dialects.ops.arithmetic import AddOp, DivOp, ModOp, MulOp
 from glow_dialects.ops.cast import CastOp
+from glow_dialects.ops.compare import CmpEqOp
 from glow_dialects.ops.concat import ConcatOp
 from glow_dialects.ops.elementwise import widen
 from glow_dialects.ops.flip import FlipOp
+from glow_dialects.ops.gather import GatherOp
+from glow_dialects.ops.iota import IotaOp, SizesOp
 from glow_dialects.ops.matmul import MatmulOp
+from glow_dialects.ops.pad import PadOp
 from glow_dialects.ops.reshape import ReshapeOp
+from glow_dialects.ops.select import SelectOp
 from glow_dialects.ops.slice import SliceOp
 from glow_dialects.ops.transpose import TransposeOp
+from glow_dialects.ops.unary_math import CosOp, NegOp, SinOp
 from glow_dialects.ops.windows import check_float
 
 Complex: TypeAlias = "np.ndarray[Any, np.dtype[np.complex128]]"
@@ -80,6 +88,8 @@ class DftOp(PureOp):
             return [b(CastOp(transformed, results=tensor(shape_of(transformed), kind)))]
         if self.length <= SMALL:
             return [_as_product(self, b)]
+        if is_open((self.length,)):
+            raise OpenSizes(f"a transform of {self.length} elements, more than {SMALL}")
         first = _factor(self.length)
         return [_in_two_steps(self, first, b) if first > 1 else _by_chirp(self, b)]
 
@@ -110,15 +120,18 @@ def _as_product(op: DftOp, b: Builder) -> SSAValue:
     """Rows of real and imaginary numbers in turn, times a matrix of such rows and columns."""
     shape = shape_of(op.input)
     axis: int = op.axis
-    matrix = _matrix(op, min(shape[axis], _read(op)), shape[-1])
-    used = len(matrix) // shape[-1]
+    x = _read_part(op, b)
+    used = shape_of(x)[axis]
     order = (*(i for i in range(len(shape) - 1) if i != axis), axis, len(shape) - 1)
-    x = b(TransposeOp(_first(op.input, axis, used, b), permutation=order))
+    x = b(TransposeOp(x, permutation=order))
     rows = [shape[i] for i in order[:-2]]
-    flat = b(ReshapeOp.to(x, (prod(rows), len(matrix))))
-    product = b(MatmulOp(flat, b.constant(matrix)))
-    parts = shape_of(op.result)[-1]
-    product = b(ReshapeOp.to(product, (*rows, matrix.shape[1] // parts, parts)))
+    flat = b(ReshapeOp.to(x, (prod(rows), used * shape[-1])))
+    if is_open((op.length,)):
+        matrix = _matrix_of_run(op, used, shape[-1], b)
+    else:
+        matrix = b.constant(_matrix(op, used, shape[-1]))
+    bins, parts = (shape_of(op.result)[i] for i in (axis, -1))
+    product = b(ReshapeOp.to(b(MatmulOp(flat, matrix)), (*rows, bins, parts)))
     return b(TransposeOp(product, permutation=tuple(order.index(i) for i in range(len(shape)))))
 
 
@@ -157,9 +170,19 @@ def _by_chirp(op: DftOp, b: Builder) -> SSAValue:
 
 def _whole(op: DftOp, b: Builder) -> SSAValue:
     """The input of a transform as complex numbers; half a spectrum is completed."""
-    shape, axis = shape_of(op.input), int(op.axis)
-    x = _first(op.input, axis, min(shape[axis], _read(op)), b)
-    return _mirrored(x, axis, op.length, b) if op.inverse and op.onesided else x
+    x = _read_part(op, b)
+    return _mirrored(x, op.axis, op.length, b) if op.inverse and op.onesided else x
+
+
+def _read_part(op: DftOp, b: Builder) -> SSAValue:
+    """The places of the input that a transform reads, zeros behind them where the run counts them."""
+    axis: int = op.axis
+    size, read = shape_of(op.input)[axis], _read(op)
+    if not is_open((size, read)):
+        return _first(op.input, axis, min(size, read), b)
+    if are_equal(size, read):
+        return op.input
+    return _first(_padded(op.input, axis, size + read, b), axis, read, b)
 
 
 def _read(op: DftOp) -> int:
@@ -186,8 +209,8 @@ def _padded(x: SSAValue, axis: int, size: int, b: Builder) -> SSAValue:
     shape = shape_of(x)
     if shape[axis] == size:
         return x
-    zeros = np.zeros((*shape[:axis], size - shape[axis], *shape[axis + 1 :]), dtype_of(typed(x)))
-    return b(ConcatOp([x, b.constant(zeros)], axis=axis))
+    ends = tuple(size - have if i == axis else 0 for i, have in enumerate(shape))
+    return b(PadOp(x, pads=(*(0 for _ in ends), *ends)))
 
 
 def _mirrored(x: SSAValue, axis: int, length: int, b: Builder) -> SSAValue:
@@ -232,6 +255,41 @@ def _matrix(op: DftOp, used: int, parts: int) -> Array:
     both = np.array([[cosine, sine], [-sine, cosine]])[:parts, :parts_made]
     matrix = both.transpose(2, 0, 3, 1).reshape(used * parts, bins * parts_made)
     return np.ascontiguousarray(matrix, dtype_of(typed(op.input)))
+
+
+def _matrix_of_run(op: DftOp, used: int, parts: int, b: Builder) -> SSAValue:
+    """`_matrix` for a length that only the run tells."""
+    kind = element_of(op.input)
+    bins, parts_made = (shape_of(op.result)[i] for i in (op.axis, -1))
+
+    def length(kind: str) -> SSAValue:
+        return b(SizesOp(results=tensor((), kind), values=(op.length,)))
+
+    def counted(count: int, kind: str = "int64") -> SSAValue:
+        return b(IotaOp(results=tensor((count,), kind)))
+
+    angles = b(MulOp(counted(op.length, "float64"), b.splat(2 * np.pi, tensor((), "float64"))))
+    angles = b(DivOp(angles, length("float64")))
+    rows = b(ReshapeOp.to(counted(used), (used, 1)))
+    steps = b(ModOp(b(MulOp(rows, counted(bins))), length("int64")))
+
+    def roots(part: type[CosOp | SinOp]) -> SSAValue:
+        known = b(CastOp(b(part(angles)), results=tensor((op.length,), kind)))
+        x = b(GatherOp(known, steps, axis=0))
+        if op.inverse:
+            x = b(DivOp(x, b(CastOp(length("float64"), results=tensor((), kind)))))
+        if op.inverse and op.onesided:  # the mirrored half
+            twice = b(ModOp(b(AddOp(rows, rows)), length("int64")))
+            alone = b(CmpEqOp(twice, b.scalar(0, twice)))
+            x = b(MulOp(x, b(SelectOp(alone, b.scalar(1, x), b.scalar(2, x)))))
+        return b(ReshapeOp.to(x, (used, 1, bins, 1)))
+
+    cosine, sine = roots(CosOp), roots(SinOp)
+    both = [sine, b(NegOp(sine))] if op.inverse else [b(NegOp(sine)), sine]
+    made = [[cosine, both[0]], [both[1], cosine]][:parts]
+    columns = [b(ConcatOp(row, axis=3)) if parts_made == 2 else row[0] for row in made]
+    matrix = b(ConcatOp(columns, axis=1)) if parts == 2 else columns[0]
+    return b(ReshapeOp.to(matrix, (used * parts, bins * parts_made)))
 
 
 SAMPLES = (

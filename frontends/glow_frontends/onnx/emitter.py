@@ -24,7 +24,7 @@ from glow_dialects.ops.quantize import DequantizeOp, dequantize_array, quantized
 from glow_dialects.ops.reshape import ReshapeOp
 from glow_dialects.ops.transpose import TransposeOp
 from glow_frontends.onnx.errors import NeedsValue, RuleError
-from glow_frontends.onnx.sizes import on_sizes, sizes_of
+from glow_frontends.onnx.sizes import objects, on_sizes, sizes_of
 from glow_frontends.onnx.values import (
     MAX_ELEMENTS,
     BoundedValue,
@@ -124,6 +124,10 @@ class Emitter:
         if numbers.ndim > 1:
             return self.reshape(self.sizes(numbers.reshape(-1), dtype), numbers.shape)
         return self.builder(SizesOp.of(numbers, dtype))
+
+    def size(self, number: int, dtype: np.dtype) -> Value:
+        """A size, which only the run may know, as a scalar."""
+        return self.sizes(objects([number]).reshape(()), dtype)
 
     def numbers(self, count: int, dtype: np.dtype = np.dtype(np.int64)) -> Value:
         """The ints from 0 on, `count` of them, which only the run may know."""

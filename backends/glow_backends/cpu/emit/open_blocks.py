@@ -25,9 +25,9 @@ def cut_open(total: int, rows: int, once: bool) -> tuple[RowRun, ...]:
 
 
 def open_block(rows: int, columns: int, target: CpuTarget, max_rows: int) -> Block:
-    """The register block where the run tells how many rows or columns there are: it has no more of either.
+    """The register block where the run tells how many rows or columns there are.
 
-    A single vector may have more lanes than there are columns.
+    It has no more columns than there are, but for a single vector, and no more rows unless these are few.
     """
     vectors = open_vectors(columns, target)
     if not isinstance(rows, Extent):
@@ -39,11 +39,16 @@ def open_block(rows: int, columns: int, target: CpuTarget, max_rows: int) -> Blo
             blocks += [Block(most, v)] if most else []
         many = max(_MANY, estimate(rows))
         block = min(blocks, key=lambda b: even_cost(many // b.rows * b.rows, vectors, b))
-        if usually(rows, "<", block.rows):
-            block = Block(_LEAST if usually(rows, "<", _SOME) else _SOME, block.vectors)
+        if few_rows(rows):
+            block = Block(min(block.rows, _FEW // 2), block.vectors)
     if isinstance(columns, Extent) and usually(columns, "<", block.vectors * target.lanes):
         block = Block(block.rows, 1)
     return block
+
+
+def few_rows(rows: int) -> bool:
+    """Whether there are so few open rows that blocks of less and less take each of them once."""
+    return isinstance(rows, Extent) and usually(rows, "<", _FEW)
 
 
 def open_vectors(columns: int, target: CpuTarget) -> int:
@@ -54,5 +59,5 @@ def open_vectors(columns: int, target: CpuTarget) -> int:
 
 _MOST_OPEN = 4
 """Vectors of a block where only the run tells how many columns there are: those it has at least."""
-_MANY, _SOME, _LEAST = 64, 4, 2
-"""Rows for which a block is chosen where the run tells their number, and those of a smaller one."""
+_MANY, _FEW = 64, 32
+"""Rows for which a block is chosen where the run tells their number, and those that no block has more of."""

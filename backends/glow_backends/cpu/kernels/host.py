@@ -6,6 +6,7 @@ from typing import cast
 
 from glow_backends.cpu.calls import CallContext
 from glow_backends.cpu.kernel import Kernel
+from glow_dialects.core.extent import is_open
 from glow_dialects.core.graph_op import GraphOp
 from glow_dialects.ops.dft import DftOp
 
@@ -19,7 +20,8 @@ class HostDft(Kernel[DftOp, None]):
 
     def supports(self, node: GraphOp) -> bool:
         dft = cast(DftOp, node)
-        return dft.inverse and not dft.onesided and dft.length <= _SHORT
+        short = not is_open((dft.length,)) and dft.length <= _SHORT
+        return short and dft.inverse and not dft.onesided
 
     def match(self, op: DftOp, context: CallContext) -> None:
         return None

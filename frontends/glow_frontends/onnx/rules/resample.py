@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from fractions import Fraction
-from typing import Any
+from functools import reduce
+from typing import Any, TypeAlias
 
 import numpy as np
 from xdsl.ir import SSAValue
@@ -13,22 +14,23 @@ from glow_dialects.core.errors import OpenSizes
 from glow_dialects.core.estimates import estimate
 from glow_dialects.core.extent import are_equal, is_open
 from glow_dialects.ops.arithmetic import AddOp, DivOp, MaxOp, MinOp, MulOp, SubOp
-from glow_dialects.ops.compare import CmpEqOp, CmpGeOp, CmpLeOp
+from glow_dialects.ops.compare import CmpEqOp, CmpGeOp, CmpLeOp, CmpLtOp
 from glow_dialects.ops.gather import GatherOp
 from glow_dialects.ops.logic import AndOp
 from glow_dialects.ops.resize import ResizeOp
 from glow_dialects.ops.select import SelectOp
-from glow_dialects.ops.unary_math import CeilOp, FloorOp
+from glow_dialects.ops.unary_math import AbsOp, CeilOp, FloorOp
 from glow_frontends.onnx.emitter import Emitter, check_size
 from glow_frontends.onnx.errors import NeedsValue, RuleError
 from glow_frontends.onnx.node import Node
 from glow_frontends.onnx.rules.cast import cast_to
 from glow_frontends.onnx.rules.rule import Versions, axes_of
 from glow_frontends.onnx.rules.run_time_slices import component
-from glow_frontends.onnx.sizes import objects
 from glow_frontends.onnx.values import Value, dtype_of_value, rank, shape
 
-FLOAT = np.dtype(np.float32)
+FLOAT, REAL = np.dtype(np.float32), np.dtype(np.float64)
+#: How much larger an axis becomes: a number, or two sizes of which only the run knows the quotient.
+Ratio: TypeAlias = "float | tuple[int, int]"
 
 
 def resize(g: Emitter, n: Node) -> Value:
@@ -46,7 +48,7 @@ def resize(g: Emitter, n: Node) -> Value:
     if (scales is None) == (not sizes):
         raise RuleError("either scales or sizes are expected")
     whole = list(shape(x))
-    ratios: list[float | None] = [1.0] * rank(x)
+    ratios: list[Ratio] = [1.0] * rank(x)
     factors = scales if scales is not None else sizes
     assert factors is not None
     if len(factors) != len(axes):
@@ -59,9 +61,6 @@ def resize(g: Emitter, n: Node) -> Value:
         sizes = [_size(whole[a], s) for a, s in zip(axes, chosen, strict=True)]
     for axis, ratio, size in zip(axes, chosen, sizes, strict=True):
         ratios[axis], whole[axis] = ratio, size
-    if isinstance(given_roi, SSAValue):
-        return _cropped(g, n, x, given_roi, axes, [whole[a] for a in axes])
-    roi = given_roi
     properties: dict[str, Any] = {
         "mode": _mode(n),
         "coordinate_transformation_mode": n.text("coordinate_transformation_mode", "half_pixel"),
@@ -71,6 +70,9 @@ def resize(g: Emitter, n: Node) -> Value:
         "antialias": n.flag("antialias"),
         "extrapolation_value": n.number("extrapolation_value", 0.0),
     }
+    roi = given_roi
+    if isinstance(roi, SSAValue) or (roi is not None and is_open((*shape(x), *sizes))):
+        return _cropped(g, x, roi, axes, sizes, properties)
     if roi is not None and roi.size == 2 * len(axes):
         begins, ends = [0.0] * rank(x), [1.0] * rank(x)
         for index, axis in enumerate(axes):
@@ -79,50 +81,88 @@ def resize(g: Emitter, n: Node) -> Value:
     return _sized(g, x, whole, ratios, **properties)
 
 
-def _cropped(g: Emitter, n: Node, x: Value, roi: Value, axes: Sequence[int], sizes: Sequence[int]) -> Value:
-    """tf_crop_and_resize of a region that only the run tells, linear or nearest, axis by axis."""
-    mode, outside = _mode(n), n.number("extrapolation_value", 0.0)
-    nearest = n.text("nearest_mode", "round_prefer_floor")
-    if mode == "cubic" or (mode == "nearest" and nearest not in ROUNDINGS) or len(set(axes)) < len(axes):
-        raise NeedsValue(None, "the region of Resize")
+def _cropped(
+    g: Emitter, x: Value, roi: Value, axes: Sequence[int], sizes: Sequence[int], options: dict[str, Any]
+) -> Value:
+    """tf_crop_and_resize of a region or of sizes that only the run tells, axis by axis."""
+    nearest = options["mode"] == "nearest" and options["nearest_mode"] not in ROUNDINGS
+    if nearest or options["antialias"] or len(set(axes)) < len(axes):
+        raise NeedsValue(roi if isinstance(roi, SSAValue) else None, "the region of Resize")
     inside: Value = np.array(True)
     for index, (axis, size) in enumerate(zip(axes, sizes, strict=True)):
         begin, end = (cast_to(g, component(g, roi, i), FLOAT) for i in (index, index + len(axes)))
-        last = shape(x)[axis] - 1
         known = isinstance(begin, np.ndarray) and isinstance(end, np.ndarray)
-        if known and (begin, end, size) == (0, 1, last + 1):
+        if known and (begin, end) == (0, 1) and are_equal(size, shape(x)[axis]):
             continue
+        last = g.size(shape(x)[axis] - 1, FLOAT)
         places = _places(g, begin, end, size, last)
         along = (size, *(1,) * (rank(x) - axis - 1))
-        fits = g(AndOp, g(CmpGeOp, places, _real(0)), g(CmpLeOp, places, _real(last)))
+        fits = g(AndOp, g(CmpGeOp, places, _real(0)), g(CmpLeOp, places, last))
         inside = g(AndOp, inside, g.reshape(fits, along))
-        x = _between(g, x, axis, places, _real(last), nearest if mode == "nearest" else None)
-    return g(SelectOp, inside, x, g.like(outside, x))
+        x = _between(g, x, axis, places, last, options)
+    return g(SelectOp, inside, x, g.like(options["extrapolation_value"], x))
 
 
-def _places(g: Emitter, begin: Value, end: Value, size: int, last: int) -> Value:
+def _places(g: Emitter, begin: Value, end: Value, size: int, last: Value) -> Value:
     """Where `size` places of a region from `begin` to `end` lie on an axis up to `last`."""
     if size == 1:
-        return g.reshape(g(MulOp, g(AddOp, begin, end), _real(0.5 * last)), (1,))
-    steps = (np.arange(size) * (last / (size - 1))).astype(np.float32)
-    return g(AddOp, g(MulOp, begin, _real(last)), g(MulOp, steps, g(SubOp, end, begin)))
+        return g.reshape(g(MulOp, g(AddOp, begin, end), g(MulOp, last, _real(0.5))), (1,))
+    step = g(DivOp, cast_to(g, last, REAL), g.size(size - 1, REAL))
+    steps = cast_to(g, g(MulOp, g.numbers(size, REAL), step), FLOAT)
+    return g(AddOp, g(MulOp, begin, last), g(MulOp, steps, g(SubOp, end, begin)))
 
 
-def _between(g: Emitter, x: Value, axis: int, places: Value, last: Value, nearest: str | None) -> Value:
-    """Elements of an axis at places, where those outside are its ends: the nearest, or between two."""
-    places = g(MinOp, g(MaxOp, places, g.like(0, places)), last)
-    if nearest is not None:
-        return _taken(g, x, ROUNDINGS[nearest](g, places), axis)
-    low = g(FloorOp, places)
-    high = g(MinOp, g(AddOp, low, g.like(1, low)), last)
-    left, right = _taken(g, x, low, axis), _taken(g, x, high, axis)
+def _between(
+    g: Emitter, x: Value, axis: int, places: Value, last: Value, options: dict[str, Any], shrink: float = 1.0
+) -> Value:
+    """Elements of an axis at places: the nearest, or sums of those around, of more of them for an axis that
+    shrinks; its ends are repeated outside."""
+
+    def taken(place: Value) -> Value:
+        inside = g(MinOp, g(MaxOp, place, g.like(0, place)), last)
+        return g(GatherOp, x, cast_to(g, inside, np.dtype(np.int64)), axis=axis)
+
+    if options["mode"] == "nearest":
+        return taken(ROUNDINGS[options["nearest_mode"]](g, places))
+    first = int(np.floor((-2 if options["mode"] == "cubic" else -1) / shrink)) + 1
+    # the distance to the element on the left is in (0, 1], as ONNX counts it
+    left = g(SubOp, g(CeilOp, places), g.like(1, places))
+    share = g(SubOp, places, left)
+    around: list[tuple[Value, Value]] = []
+    for step in range(first, 2 - first):
+        place = g(AddOp, left, g.like(step, left))
+        distance = g(MulOp, g(AbsOp, g(SubOp, g.like(step, share), share)), g.like(shrink, share))
+        weight = _weight(g, distance, options)
+        if options["exclude_outside"]:
+            there = g(AndOp, g(CmpGeOp, place, g.like(0, place)), g(CmpLeOp, place, last))
+            weight = g(SelectOp, there, weight, g.like(0, weight))
+        around.append((place, weight))
+    if options["exclude_outside"] or options["antialias"]:
+        total = reduce(lambda v, w: g(AddOp, v, w), (w for _, w in around))
+        around = [(place, g(DivOp, weight, total)) for place, weight in around]
     along = (shape(places)[0], *(1,) * (rank(x) - axis - 1))
-    share = cast_to(g, g.reshape(g(SubOp, places, low), along), dtype_of_value(x))
-    return g(AddOp, left, g(MulOp, g(SubOp, right, left), share))
+    parts = (
+        g(MulOp, taken(place), g.reshape(cast_to(g, weight, dtype_of_value(x)), along))
+        for place, weight in around
+    )
+    return reduce(lambda v, w: g(AddOp, v, w), parts)
 
 
-def _taken(g: Emitter, x: Value, places: Value, axis: int) -> Value:
-    return g(GatherOp, x, cast_to(g, places, np.dtype(np.int64)), axis=axis)
+def _weight(g: Emitter, distance: Value, options: dict[str, Any]) -> Value:
+    """How much elements at a distance count: Keys' cubic kernel, or less and less up to 1."""
+    if options["mode"] == "linear":
+        return g(MaxOp, g(SubOp, g.like(1, distance), distance), g.like(0, distance))
+    a = options["cubic_coeff_a"]
+    near, far = (_polynomial(g, distance, c) for c in ((a + 2, -(a + 3), 0, 1), (a, -5 * a, 8 * a, -4 * a)))
+    far = g(SelectOp, g(CmpLtOp, distance, g.like(2, distance)), far, g.like(0, distance))
+    return g(SelectOp, g(CmpLeOp, distance, g.like(1, distance)), near, far)
+
+
+def _polynomial(g: Emitter, x: Value, coefficients: Sequence[float]) -> Value:
+    total: Value = g.like(coefficients[0], x)
+    for c in coefficients[1:]:
+        total = g(AddOp, g(MulOp, total, x), g.like(c, x))
+    return total
 
 
 def _real(number: float) -> np.ndarray:
@@ -141,72 +181,86 @@ ROUNDINGS: dict[str, Callable[[Emitter, Value], Value]] = {
 def _size(size: int, scale: float) -> int:
     if not scale > 0:
         raise RuleError("scales must be positive")
-    # Scales are float32 ratios of sizes: just below a whole number is that number.
     exact = Fraction(scale)
-    above = Fraction(0) if exact.denominator <= _EXACT else Fraction(1, 10**6)
-    top = (size * exact.numerator * above.denominator) + exact.denominator * above.numerator
-    return top // (exact.denominator * above.denominator)
+    if exact.denominator > _EXACT:  # products of float32 just below a whole number are rounded to it
+        exact *= 1 + Fraction(1, 1 << 25)
+    return size * exact.numerator // exact.denominator
 
 
 _EXACT = 64
 """Ratios of numbers up to it are what is meant."""
 
 
-def _sized(g: Emitter, x: Value, sizes: Sequence[int], scales: Sequence[float | None], **more: Any) -> Value:
+def _sized(g: Emitter, x: Value, sizes: Sequence[int], scales: Sequence[Ratio], **more: Any) -> Value:
     check_size(sizes)
     cropped = more.get("coordinate_transformation_mode") == "tf_crop_and_resize"
-    if tuple(sizes) == shape(x) and all(s == 1.0 for s in scales) and not cropped:
+    if all(map(are_equal, sizes, shape(x))) and all(s == 1.0 for s in scales) and not cropped:
         return x
+    more = {**_PLAIN, **more}
+    kind = dtype_of_value(x)
+    if more["mode"] != "nearest" and kind not in (FLOAT, REAL) and is_open((*sizes, *shape(x))):
+        wide = cast_to(g, x, REAL if kind.kind in "iub" else FLOAT)
+        return _narrowed(g, _sized(g, wide, sizes, scales, **more), kind)
     known: list[float] = []
     for axis, (size, before, scale) in enumerate(zip(sizes, shape(x), scales, strict=True)):
         if is_open((size, before)) and not (are_equal(size, before) and scale == 1.0):
-            if _can_be_sampled(x, scale, more):
+            if _can_be_sampled(scale, more):
                 x, scale = _sampled(g, x, axis, size, scale, more), 1.0
-            elif scale is None:
+            elif isinstance(scale, tuple):
                 raise OpenSizes(f"{before} elements become {size}")
-        known.append(1.0 if scale is None else float(scale))
+        known.append(1.0 if isinstance(scale, tuple) else scale)
     if all(map(are_equal, sizes, shape(x))) and not cropped:
         return x
     return g(ResizeOp, x, sizes=tuple(sizes), scales=tuple(known), **more)
 
 
-def _can_be_sampled(x: Value, scale: float | None, options: dict[str, Any]) -> bool:
+_PLAIN: dict[str, Any] = {"exclude_outside": False, "antialias": False}
+"""Options of which older versions have none."""
+
+
+def _narrowed(g: Emitter, x: Value, kind: np.dtype) -> Value:
+    """Reals as another type: as ints those that there are, cut."""
+    if kind.kind in "iu":
+        limits = np.iinfo(kind)
+        x = g(MinOp, g(MaxOp, x, g.like(limits.min, x)), g.like(limits.max, x))
+    return cast_to(g, x, kind)
+
+
+def _can_be_sampled(scale: Ratio, options: dict[str, Any]) -> bool:
     """Whether places of an open axis are the run's to work out; elements that are repeated need none."""
-    if options.get("antialias") or options["coordinate_transformation_mode"] not in _OPEN_PLACES:
-        return False
     if options["mode"] == "nearest":
-        return (scale is None or scale != int(scale)) and options["nearest_mode"] in ROUNDINGS
-    return bool(options["mode"] == "linear" and dtype_of_value(x).kind == "f")
+        repeated = not isinstance(scale, tuple) and scale == int(scale)
+        return not repeated and options["nearest_mode"] in ROUNDINGS
+    # How many elements an axis that shrinks by any ratio is made of is not known.
+    return not (isinstance(scale, tuple) and options["antialias"])
 
 
-_OPEN_PLACES = frozenset({"half_pixel", "pytorch_half_pixel", "asymmetric", "align_corners"})
-
-
-def _sampled(
-    g: Emitter, x: Value, axis: int, size: int, scale: float | None, options: dict[str, Any]
-) -> Value:
-    """An axis of as many elements as only the run knows, linear or nearest, at places that it works out."""
+def _sampled(g: Emitter, x: Value, axis: int, size: int, scale: Ratio, options: dict[str, Any]) -> Value:
+    """An axis of as many elements as only the run knows, at places that it works out."""
     before, mode = shape(x)[axis], options["coordinate_transformation_mode"]
-    real = np.dtype(np.float64)
-    places = cast_to(g, g.numbers(size), real)
-
-    def run_time(number: int) -> Value:
-        return cast_to(g, g.sizes(objects([number]), np.dtype(np.int64)), real)
-
-    last = run_time(before - 1)
-    ratio = g(DivOp, run_time(size), run_time(before)) if scale is None else np.full(1, scale)
+    places, last = g.numbers(size, REAL), g.size(before - 1, REAL)
+    ratio: Value
+    if isinstance(scale, tuple):
+        ratio = g(DivOp, *(g.size(n, REAL) for n in scale))
+    else:
+        ratio = np.full((), scale)
+    length = g(MulOp, g.size(before, REAL), ratio)  # of the result before it was made whole
     if mode == "align_corners":
-        length = g(SubOp, g(MulOp, run_time(before), ratio), np.ones(1))
-        step = g(DivOp, last, g(SelectOp, g(CmpEqOp, length, np.zeros(1)), np.ones(1), length))
+        less = g(SubOp, length, np.ones(()))
+        step = g(DivOp, last, g(SelectOp, g(CmpEqOp, less, np.zeros(())), np.ones(()), less))
         places = g(MulOp, places, step)
     else:
-        half = np.full(1, 0.0 if mode == "asymmetric" else 0.5)
-        places = g(SubOp, g(DivOp, g(AddOp, places, half), ratio), half)
+        half = np.full((), 0.0 if mode == "asymmetric" else 0.5)
+        places = g(DivOp, g(AddOp, places, half), ratio)
+        if mode != "tf_half_pixel_for_nn":
+            places = g(SubOp, places, half)
+        if mode == "half_pixel_symmetric":
+            lost = g(SubOp, np.ones(()), g(DivOp, g.size(size, REAL), length))
+            places = g(AddOp, places, g(MulOp, g(MulOp, g.size(before, REAL), half), lost))
         if mode == "pytorch_half_pixel" and size == 1:
             places = np.zeros(1)
-    return _between(
-        g, x, axis, places, last, options["nearest_mode"] if options["mode"] == "nearest" else None
-    )
+    shrink = min(scale, 1.0) if options["antialias"] and not isinstance(scale, tuple) else 1.0
+    return _between(g, x, axis, places, last, options, shrink)
 
 
 def _mode(n: Node) -> str:
@@ -214,31 +268,36 @@ def _mode(n: Node) -> str:
     return {"bilinear": "linear", "trilinear": "linear"}.get(mode, mode)
 
 
-def _from_sizes(
-    n: Node, dims: Sequence[int], sizes: Sequence[int]
-) -> tuple[Sequence[float | None], list[int]]:
+def _from_sizes(n: Node, dims: Sequence[int], sizes: Sequence[int]) -> tuple[Sequence[Ratio], list[int]]:
     """Scales and final sizes under the node's policy on the aspect ratio."""
     ratios = [_ratio(s, d) for s, d in zip(sizes, dims, strict=True)]
     policy = n.text("keep_aspect_ratio_policy", "stretch")
     if policy == "stretch":
         return ratios, list(sizes)
-    known = [r for r in ratios if r is not None]
-    if len(known) < len(ratios):
-        raise OpenSizes("sizes of Resize follow from ratios that only the run tells")
-    ratio = min(known) if policy == "not_larger" else max(known)
-    return [ratio] * len(dims), [int(np.floor(ratio * d + 0.5)) for d in dims]
+    if not is_open((*sizes, *dims)):
+        known = [r for r in ratios if not isinstance(r, tuple)]
+        ratio = min(known) if policy == "not_larger" else max(known)
+        return [ratio] * len(dims), [int(np.floor(ratio * d + 0.5)) for d in dims]
+    top, bottom = sizes[0], dims[0]
+    for size, before in zip(sizes[1:], dims[1:], strict=True):
+        smaller = size * bottom < top * before
+        if smaller == (policy == "not_larger"):
+            top, bottom = size, before
+    return [(top, bottom)] * len(dims), [
+        top if are_equal(d, bottom) else (2 * top * d + bottom) // (2 * bottom) for d in dims
+    ]
 
 
-def _ratio(size: int, before: int) -> float | None:
-    """None where only the run tells it: of open sizes of which neither is a multiple of the other."""
+def _ratio(size: int, before: int) -> Ratio:
+    """A number, or what only the run divides: open sizes of which neither is a multiple of the other."""
     if before == 0:
         return 1.0
+    if not is_open((size, before)):
+        return size / before
     up, down = estimate(size) // estimate(before), estimate(before) // max(1, estimate(size))
-    if is_open((size, before)) and up and size == up * before:
+    if up and are_equal(size, up * before):
         return float(up)
-    if is_open((size, before)) and down and before == down * size:
-        return 1 / down
-    return None if is_open((size, before)) else size / before
+    return 1 / down if down and are_equal(before, down * size) else (size, before)
 
 
 def _simple(g: Emitter, n: Node, scales: np.ndarray) -> Value:

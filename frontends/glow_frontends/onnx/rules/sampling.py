@@ -8,9 +8,10 @@ from math import prod
 
 import numpy as np
 
-from glow_dialects.core.types import Array, tensor
+from glow_dialects.core.extent import is_open
+from glow_dialects.core.types import tensor
 from glow_dialects.ops.activation import ClipOp
-from glow_dialects.ops.arithmetic import AddOp, DivOp, MaxOp, ModOp, MulOp, SubOp
+from glow_dialects.ops.arithmetic import AddOp, DivOp, MaxOp, MinOp, ModOp, MulOp, SubOp
 from glow_dialects.ops.compare import CmpGeOp, CmpGtOp, CmpLeOp
 from glow_dialects.ops.expand import ExpandOp
 from glow_dialects.ops.gather_elements import GatherElementsOp
@@ -54,9 +55,8 @@ def gather_points(g: Emitter, x: Value, taps: Sequence[Taps], fill: bool) -> Val
         index: Value | None = None
         weight: Value | None = None
         for size, (position, factor) in zip(sizes, combination, strict=True):
-            safe = g(ClipOp, position, min=0.0, max=float(size - 1))
-            place = cast_to(g, safe, INT64)
-            index = place if index is None else g(AddOp, g(MulOp, index, g.like(size, index)), place)
+            place = cast_to(g, _clipped(g, position, size), INT64)
+            index = place if index is None else g(AddOp, g(MulOp, index, g.size(size, INT64)), place)
             if factor is not None:
                 weight = factor if weight is None else g(MulOp, weight, factor)
             if fill:
@@ -75,9 +75,16 @@ def gather_points(g: Emitter, x: Value, taps: Sequence[Taps], fill: bool) -> Val
     return total
 
 
-def within(g: Emitter, x: Value, low: float, high: float) -> Value:
+def within(g: Emitter, x: Value, low: int, high: int) -> Value:
     """Whether each element lies in [low, high]."""
-    return g(AndOp, g(CmpGeOp, x, g.like(low, x)), g(CmpLeOp, x, g.like(high, x)))
+    return g(AndOp, g(CmpGeOp, x, g.like(low, x)), g(CmpLeOp, x, g.size(high, dtype_of_value(x))))
+
+
+def _clipped(g: Emitter, x: Value, size: int) -> Value:
+    """The nearest coordinates that lie on an axis."""
+    if not is_open((size,)):
+        return g(ClipOp, x, min=0.0, max=float(size - 1))
+    return g(MinOp, g(MaxOp, x, g.like(0, x)), g.size(size - 1, dtype_of_value(x)))
 
 
 def nearest_tap(g: Emitter, x: Value) -> Taps:
@@ -125,15 +132,13 @@ def grid_sample(g: Emitter, n: Node) -> Value:
     for axis in range(axes):
         size = sizes[axis]
         where = _pixels(g, last(g, flat, axes - 1 - axis), size, aligned)
-        low, high = (0.0, size - 1.0) if aligned else (-0.5, size - 0.5)
-        if padding == "border" and mode != "cubic":
-            where = g(ClipOp, where, min=0.0, max=size - 1.0)
-        elif padding == "reflection" and mode != "cubic":
-            where = _reflected(g, where, low, high)
-            where = g(ClipOp, where, min=0.0, max=size - 1.0)
+        if padding == "reflection" and mode != "cubic":
+            where = _reflected(g, where, size, aligned)
+        if padding in ("border", "reflection") and mode != "cubic":
+            where = _clipped(g, where, size)
         taps.append(_taps(g, where, mode))
         if padding == "reflection" and mode == "cubic":
-            taps[-1] = [(g(RoundOp, _reflected(g, p, low, high)), w) for p, w in taps[-1]]
+            taps[-1] = [(g(RoundOp, _reflected(g, p, size, aligned)), w) for p, w in taps[-1]]
     y = gather_points(g, x, taps, padding == "zeros")
     return g.reshape(y, (*shape(x)[:2], *points))
 
@@ -150,21 +155,21 @@ def _taps(g: Emitter, where: Value, mode: str) -> Taps:
 
 def _pixels(g: Emitter, x: Value, size: int, aligned: bool) -> Value:
     """Pixel coordinates of [-1, 1]."""
-    up = g(AddOp, x, g.like(1, x))
-    if aligned:
-        return g(MulOp, up, g.like((size - 1) / 2, x))
-    return g(SubOp, g(MulOp, up, g.like(size / 2, x)), g.like(0.5, x))
+    up, half = g(AddOp, x, g.like(1, x)), g.like(0.5, x)
+    places = g(MulOp, up, g(MulOp, g.size(size - 1 if aligned else size, dtype_of_value(x)), half))
+    return places if aligned else g(SubOp, places, half)
 
 
-def _reflected(g: Emitter, x: Value, low: float, high: float) -> Value:
-    """x mirrored at `low` and `high` until it lies between."""
-    span = high - low
-    if span <= 0:
+def _reflected(g: Emitter, x: Value, size: int, aligned: bool) -> Value:
+    """x mirrored at the centres of the first and the last pixel, or at their outer edges, until it lies
+    between."""
+    low, width = (0.0, size - 1) if aligned else (-0.5, size)
+    if width <= 0:
         return g(MulOp, x, g.like(0, x))
+    span, twice = (g.size(n, dtype_of_value(x)) for n in (width, 2 * width))
     away = g(AbsOp, g(SubOp, x, g.like(low, x)))
-    rest = g(ModOp, away, g.like(2 * span, x))
-    back = g(SubOp, g.like(2 * span, x), rest)
-    folded = g(SelectOp, g(CmpGtOp, rest, g.like(span, x)), back, rest)
+    rest = g(ModOp, away, twice)
+    folded = g(SelectOp, g(CmpGtOp, rest, span), g(SubOp, twice, rest), rest)
     return g(AddOp, folded, g.like(low, x))
 
 
@@ -228,9 +233,9 @@ def _align(
     keep: Value | None = None
     for where, size in zip((vertical, horizontal), shape(x)[2:], strict=True):
         flat = g.reshape(where, (count, rows * columns))
-        inside = within(g, flat, -1.0, float(size))
+        inside = within(g, flat, -1, size)
         keep = inside if keep is None else g(AndOp, keep, inside)
-        taps.append(linear_taps(g, g(ClipOp, flat, min=0.0, max=float(size - 1))))
+        taps.append(linear_taps(g, _clipped(g, flat, size)))
     assert keep is not None
     mask = g.reshape(cast_to(g, keep, dtype_of_value(x)), (count, 1, rows * columns))
     if mode == "max":
@@ -270,7 +275,7 @@ def deform_conv(g: Emitter, n: Node) -> Value:
         begin, end = [0] * len(dims), list(dims)
         begin[3], end[3] = axis, axis + 1
         move = g.reshape(cut(g, moves, begin, end), (count * parts, points, *outs))
-        where = g(AddOp, move, _base(window, axis, outs, dtype_of_value(x)))
+        where = g(AddOp, move, _base(g, window, axis, outs, dtype_of_value(x)))
         taps.append(linear_taps(g, g.reshape(where, (count * parts, points * prod(outs)))))
     grouped = g.reshape(x, (count * parts, channels // parts, *shape(x)[2:]))
     values = gather_points(g, grouped, taps, True)
@@ -285,15 +290,15 @@ def deform_conv(g: Emitter, n: Node) -> Value:
     return y if bias is None else g(AddOp, y, g.reshape(bias, (1, filters, *(1,) * axes)))
 
 
-def _base(window: object, axis: int, outs: Sequence[int], dtype: np.dtype) -> Array:
-    """Where the kernel's taps lie along `axis` without offsets: [1, points, *outs]."""
-    assert isinstance(window, Window)
+def _base(g: Emitter, window: Window, axis: int, outs: Sequence[int], dtype: np.dtype) -> Value:
+    """Where the kernel's taps lie along `axis` without offsets: [1, points, ...], for *outs."""
     taps = np.indices(window.kernel)[axis].reshape(-1) * window.dilations[axis]
-    starts = np.arange(outs[axis]) * window.strides[axis] - window.pads[axis]
+    starts = g(MulOp, g.numbers(outs[axis]), np.array(window.strides[axis]))
+    starts = g(SubOp, starts, g.size(window.pads[axis], INT64))
     dims = [1] * len(outs)
     dims[axis] = outs[axis]
-    grid = taps.reshape(-1, *(1,) * len(outs)) + starts.reshape(1, *dims)
-    return np.broadcast_to(grid, (1, taps.size, *outs)).astype(dtype)
+    grid = g(AddOp, taps.reshape(1, -1, *(1,) * len(outs)), g.reshape(starts, (1, 1, *dims)))
+    return cast_to(g, grid, dtype)
 
 
 RULES: dict[str, Versions] = {

@@ -16,6 +16,7 @@ from glow_backends.cpu.emit.memory import maximum, minimum
 from glow_backends.cpu.emit.values import Active
 from glow_backends.cpu.kernel import Kernel, known
 from glow_backends.cpu.target import CpuTarget
+from glow_dialects.core.estimates import estimate
 from glow_dialects.core.extent import Extent
 from glow_dialects.ops.concat import ConcatOp
 
@@ -91,6 +92,6 @@ class Interleave(Kernel[ConcatOp, InterleaveSpec]):
     def match(self, op: ConcatOp, context: CallContext) -> InterleaveSpec | None:
         shapes = [shape(v) for v in op.inputs]
         single = all(prod(s[op.axis :]) == 1 for s in shapes)
-        if not known(op) or not single or not 2 <= len(shapes) <= 16 or prod(shapes[0]) < 16:
+        if not known(op) or not single or not 2 <= len(shapes) <= 16 or estimate(prod(shapes[0])) < 16:
             return None
         return InterleaveSpec(len(shapes), prod(shapes[0]), values.size(dtype_name(op.result)))

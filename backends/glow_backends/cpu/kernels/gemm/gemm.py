@@ -27,7 +27,7 @@ from glow_backends.cpu.emit.memory import (
     split_index,
     transpose,
 )
-from glow_backends.cpu.emit.open_blocks import cut_open, open_block
+from glow_backends.cpu.emit.open_blocks import cut_open, few_rows, open_block
 from glow_backends.cpu.emit.packing import pack_panels
 from glow_backends.cpu.emit.register_blocks import (
     NEAR,
@@ -55,6 +55,8 @@ _CHUNK = 16
 """Steps of the reduction that a fetch of the next panel of packed weights goes with."""
 _AHEAD = 16
 """Rows of B that are fetched ahead where it is read as it lies."""
+_CHAINED = 8
+"""Sums of a tile that hide the FMA's latency; tiles of fewer take several at a time."""
 _DEEP = 2048
 """Reductions longer than this go in slices half as long, so that blocks find their A in cache."""
 
@@ -146,7 +148,7 @@ def plan_gemm(spec: GemmSpec, target: CpuTarget) -> Plan:
     if spec.some_rows:  # as many tiles as any choice of rows may need
         runs = (RowRun(0, spec.m // block.rows + len(halves(block.rows)), block.rows, spec.m),)
     elif isinstance(spec.m, Extent):
-        runs = cut_open(spec.m, block.rows, once)
+        runs = cut_open(spec.m, block.rows, once or few_rows(spec.m))
     elif alike is not None and not may_overlap(spec.m, block.rows):
         runs = cut_alike(spec.m, block.rows)
     else:
@@ -172,8 +174,8 @@ def plan_gemm(spec: GemmSpec, target: CpuTarget) -> Plan:
     (group,) = computed(
         tiles_of_group, spec.m, length, runs[-1].stop, items, block.rows, budget, target.threads
     )
-    few = block.rows * block.vectors < 8 and not deep and not open_k
-    chains = 8 // (block.rows * block.vectors) if few else 1
+    few = block.rows * block.vectors < _CHAINED and not deep and not open_k
+    chains = _CHAINED // (block.rows * block.vectors) if few else 1
     return Plan(
         block,
         source,
@@ -392,8 +394,11 @@ class _Emission:
             self.live,
             row_at=(lambda r: self._row(k.add(row, r))) if spec.some_rows else None,
         )
-        if plan.chains > 1:
-            sums = multiply_in_chains(k, a, offsets, b, vectors, loop, plan.chains, read)
+        chains = plan.chains
+        if few_rows(spec.m) and isinstance(loop.count, int) and plan.slice is spec.k:
+            chains = min(max(1, _CHAINED // (rows * vectors)), loop.count)
+        if chains > 1:
+            sums = multiply_in_chains(k, a, offsets, b, vectors, loop, chains, read)
             if load:
                 held = output.load(k, vectors)
                 sums = [k.b.fadd(x, y) for x, y in zip(sums, held, strict=True)]
@@ -417,7 +422,8 @@ class _Emission:
         k, plan = self.k, self.plan
         if not isinstance(loop.count, int):
             return multiply(k, a, offsets, b, vectors, [loop], sums, read)
-        if plan.source is Source.DIRECT and 4 * self.spec.n * self.spec.k > k.target.l2 // 2:
+        open_n = isinstance(self.spec.n, Extent)
+        if plan.source is Source.DIRECT and (open_n or 4 * self.spec.n * self.spec.k > k.target.l2 // 2):
             # Its rows lie apart, so that nothing else fetches them in time.
             ahead = Stream(k.gep(b, k.mul(loop.b_step, _AHEAD)), 1, vectors * self.lanes)
             return multiply(k, a, offsets, b, vectors, [loop, Loop(1, 0, 0)], sums, read, ahead)
