@@ -95,3 +95,89 @@ def test_convolutions_of_few_channels_on_any_width() -> None:
     sizes = ((20, 300), (31, 207), (64, 555), (40, 160), (33, 129))
     feeds = [{"x": RNG.standard_normal((1, 3, *size)).astype(np.float32)} for size in sizes]
     assert _programs(model, feeds, lambda x: np.asarray(session.run(None, {"x": x})[0])) == 1
+
+
+def test_pads_in_the_order_of_pytorch() -> None:
+    """Pads of an open size, reversed through a matrix of two columns as PyTorch's exporter writes them."""
+    nodes = [
+        helper.make_node("Shape", ["x"], ["length"], start=1, end=2),
+        helper.make_node("Mod", ["length", "four"], ["over"]),
+        helper.make_node("Sub", ["four", "over"], ["under"]),
+        helper.make_node("Concat", ["zero", "under", "zero", "zero"], ["last_first"], axis=0),
+        helper.make_node("Reshape", ["last_first", "pairs"], ["rows"]),
+        helper.make_node("Slice", ["rows", "end", "begin", "zero", "back"], ["reversed"]),
+        helper.make_node("Transpose", ["reversed"], ["columns"], perm=[1, 0]),
+        helper.make_node("Reshape", ["columns", "flat"], ["pads"]),
+        helper.make_node("Pad", ["x", "pads"], ["y"]),
+    ]
+    known = {
+        "four": [4],
+        "zero": [0],
+        "pairs": [-1, 2],
+        "end": [-1],
+        "begin": [-9],
+        "back": [-1],
+        "flat": [-1],
+    }
+    weights = {name: np.array(numbers) for name, numbers in known.items()}
+    feeds = [{"x": RNG.standard_normal((2, n)).astype(np.float32)} for n in (3, 5, 8, 42, 43)]
+    model = _model(nodes, {"x": [2, "n"]}, weights)
+    assert _programs(model, feeds, lambda x: np.pad(x, ((0, 0), (0, 4 - x.shape[1] % 4)))) == 1
+
+
+@pytest.mark.parametrize(("rounding", "number"), [("Floor", 3.0), ("Ceil", 3.0), ("Floor", 2.5), ("", 0.5)])
+def test_lengths_computed_in_floats(rounding: str, number: float) -> None:
+    """(n - 1) / number + 1, or times it, rounded to the length of a part as audio models do."""
+    kind = "Mul" if number < 1 else "Div"
+    nodes = [
+        helper.make_node("Shape", ["x"], ["shape"], start=0, end=1),
+        helper.make_node("Sub", ["shape", "one"], ["less"]),
+        helper.make_node("Cast", ["less"], ["float"], to=TensorProto.FLOAT),
+        helper.make_node(kind, ["float", "number"], ["ratio"]),
+        helper.make_node("Add", ["ratio", "unit"], ["sum"]),
+        *([helper.make_node(rounding, ["sum"], ["rounded"])] if rounding else []),
+        helper.make_node("Cast", ["rounded" if rounding else "sum"], ["stop"], to=TensorProto.INT64),
+        helper.make_node("Slice", ["x", "zero", "stop"], ["y"]),
+    ]
+    numbers = {"number": np.float32(number), "unit": np.float32(1)}
+    weights = {**numbers, "one": np.array([1]), "zero": np.array([0])}
+    feeds = [{"x": RNG.standard_normal(n).astype(np.float32)} for n in (3, 4, 5, 6, 7, 40, 41, 42)]
+    round_ = {"Floor": np.floor, "Ceil": np.ceil, "": np.trunc}[rounding]
+
+    def want(x: Array) -> Array:
+        ratio = (len(x) - 1) * number if number < 1 else (len(x) - 1) / number
+        return x[: int(round_(ratio + 1))]
+
+    assert _programs(_model(nodes, {"x": ["n"]}, weights), feeds, want) <= 2  # short ones may be apart
+
+
+def test_factors_of_many_bits_are_computed_as_they_round() -> None:
+    """10 x 0.7 is 7 in f32, though the f32 next to 0.7 is less: such products decide for each size."""
+    nodes = [
+        helper.make_node("Shape", ["x"], ["shape"]),
+        helper.make_node("Cast", ["shape"], ["float"], to=TensorProto.FLOAT),
+        helper.make_node("Mul", ["float", "factor"], ["product"]),
+        helper.make_node("Cast", ["product"], ["stop"], to=TensorProto.INT64),
+        helper.make_node("Slice", ["x", "zero", "stop"], ["y"]),
+    ]
+    net = glow.compile(_model(nodes, {"x": ["n"]}, {"factor": np.float32(0.7), "zero": np.array([0])}))
+    for n in (7, 10, 20, 30):
+        x = np.arange(n, dtype=np.float32)
+        np.testing.assert_array_equal(net.run({"x": x})["y"], x[: int(np.float32(n) * np.float32(0.7))])
+
+
+@pytest.mark.parametrize(
+    ("channels", "taps", "pads", "dilation", "group"),
+    [(32, 7, (27, 27), 9, 1), (32, 31, (30, 0), 1, 32), (1, 25, (12, 12), 1, 1), (64, 32, (16, 15), 1, 4)],
+)
+def test_long_filters_over_the_ends_of_rows(
+    channels: int, taps: int, pads: tuple[int, int], dilation: int, group: int
+) -> None:
+    """Of a signal of any length much of whose filters is outside at both ends."""
+    filters = RNG.standard_normal((32 if channels < 32 else channels, channels // group, taps)) / taps
+    window = {"pads": pads, "dilations": [dilation], "group": group}
+    nodes = [helper.make_node("Conv", ["x", "w"], ["y"], **window)]
+    model = _model(nodes, {"x": ["b", channels, "n"]}, {"w": filters.astype(np.float32)})
+    session = ort.InferenceSession(model.SerializeToString())
+    feeds = [{"x": RNG.standard_normal((1, channels, n)).astype(np.float32)} for n in (60, 61, 100, 187)]
+    assert _programs(model, feeds, lambda x: np.asarray(session.run(None, {"x": x})[0])) == 1

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any, cast
 
 import numpy as np
@@ -16,10 +18,14 @@ from glow_dialects.ops.compare import CmpEqOp, CmpGeOp, CmpGtOp, CmpLeOp, CmpLtO
 from glow_dialects.ops.concat import ConcatOp
 from glow_dialects.ops.gather import GatherOp
 from glow_dialects.ops.iota import SizesOp
+from glow_dialects.ops.literal import LiteralOp
+from glow_dialects.ops.reduce import ReduceProdOp, ReduceSumOp
 from glow_dialects.ops.reshape import ReshapeOp
 from glow_dialects.ops.select import SelectOp
 from glow_dialects.ops.slice import SliceOp, indices
-from glow_dialects.ops.unary_math import NegOp
+from glow_dialects.ops.tile import TileOp
+from glow_dialects.ops.transpose import TransposeOp
+from glow_dialects.ops.unary_math import AbsOp, CeilOp, FloorOp, NegOp
 from glow_frontends.onnx.values import Value, dtype_of_value, shape
 
 #: Types that hold every size.
@@ -66,6 +72,8 @@ def on_sizes(
     if rule is None:
         return None
     arrays = [sizes_of(v) for v in values]
+    if kind in _ROUNDINGS and arrays[0] is None:
+        return _rounded(kind, values[0], results)
     if any(a is None for a in arrays):
         return None
     dtype = dtype_of_value(values[-1])
@@ -82,6 +90,71 @@ def on_sizes(
     return objects_of(rule(properties, *arrays)), dtype
 
 
+@dataclass(frozen=True)
+class _Ratios:
+    """What division of sizes by `divisor` gives in floats, before it is rounded to whole numbers."""
+
+    numerators: Array
+    divisor: int
+
+
+def _rounded(
+    kind: type[GraphOp], value: Value, results: Attribute | Sequence[Attribute] | None
+) -> tuple[Array, np.dtype] | None:
+    """Quotients of sizes as whole numbers, as exporters compute them, in floats; and their dtype."""
+    dtype = dtype_of_value(value) if results is None else dtype_of(cast(Attribute, results))
+    ratios = _ratios_of(value) if kind is not CastOp or dtype.kind == "i" else None
+    return (
+        None if ratios is None else (objects_of(_ROUNDINGS[kind](ratios.numerators, ratios.divisor)), dtype)
+    )
+
+
+def _ratios_of(value: Value) -> _Ratios | None:
+    """Sizes divided once, by a whole number or by what is a fraction of few bits, plus whole numbers.
+
+    Their floats round as the quotients themselves do, for sizes of up to 2^24: these are whole, or at
+    least a part of the divisor away from that.
+    """
+    op = value.owner if isinstance(value, SSAValue) else None
+    sizes = sizes_of(op.array() if isinstance(op, LiteralOp) else value)
+    if sizes is not None:
+        return _Ratios(sizes, 1)
+    if isinstance(op, ReshapeOp):
+        inner = _ratios_of(op.input)
+        return inner and _Ratios(inner.numerators.reshape(shape(value)), inner.divisor)
+    if isinstance(op, DivOp | MulOp):
+        sizes, by = sizes_of(op.lhs), _factor(op.rhs)
+        if isinstance(op, MulOp) and sizes is None:
+            sizes, by = sizes_of(op.rhs), _factor(op.lhs)
+        if sizes is None or by is None:
+            return None
+        by = 1 / by if isinstance(op, DivOp) else by
+        return _Ratios(objects_of(sizes * by.numerator), by.denominator)
+    if isinstance(op, AddOp | SubOp):
+        x, y = _ratios_of(op.lhs), _ratios_of(op.rhs)
+        if x is None or y is None or min(x.divisor, y.divisor) != 1:
+            return None
+        first, second = x.numerators * y.divisor, y.numerators * x.divisor
+        sums = first + second if isinstance(op, AddOp) else first - second
+        return _Ratios(objects_of(sums), x.divisor * y.divisor)
+    return None
+
+
+def _factor(value: SSAValue) -> Fraction | None:
+    """One known positive number by which floats are divided or multiplied without a surprise."""
+    if not isinstance(value.owner, LiteralOp):
+        return None
+    numbers = np.unique(value.owner.array())
+    if numbers.size != 1 or not 0 < numbers[0] < _MOST_FACTOR:
+        return None
+    factor = Fraction(float(numbers[0]))
+    return factor if max(factor.numerator, factor.denominator) < _MOST_FACTOR else None
+
+
+#: Floats of 24 bits hold the products of such numbers and sizes.
+_MOST_FACTOR = 1 << 10
+
+
 def _quotient(x: int, y: int) -> int:
     """ONNX's division of whole numbers, which rounds to zero."""
     if y < 0:
@@ -92,6 +165,11 @@ def _quotient(x: int, y: int) -> int:
 _quotients = np.frompyfunc(_quotient, 2, 1)
 
 
+_ROUNDINGS: dict[type[GraphOp], Callable[..., Any]] = {
+    FloorOp: lambda x, by: x // by,
+    CeilOp: lambda x, by: -(-x // by),
+    CastOp: _quotients,
+}
 #: Operators that give whole numbers for whole numbers in integer types only.
 _WHOLE = frozenset({DivOp, FloorDivOp, ModOp})
 _Rule = Callable[..., Any]
@@ -115,8 +193,15 @@ _RULES: dict[type[GraphOp], _Rule] = {
     MaxOp: lambda _, x, y: np.maximum(x, y),
     MinOp: lambda _, x, y: np.minimum(x, y),
     CastOp: lambda _, x: x,
+    FloorOp: lambda _, x: x,
+    CeilOp: lambda _, x: x,
+    AbsOp: lambda _, x: np.abs(x),
+    ReduceSumOp: lambda p, x: np.sum(x, p["axes"], keepdims=p.get("keepdims", False)),
+    ReduceProdOp: lambda p, x: np.prod(x, p["axes"], keepdims=p.get("keepdims", False)),
+    TileOp: lambda p, x: np.tile(x, p["repeats"]),
     SelectOp: lambda _, which, x, y: np.where(which.astype(bool), x, y),
     ConcatOp: lambda p, *parts: np.concatenate(parts, p["axis"]),
     GatherOp: lambda p, x, i: np.take(x, i.astype(np.int64), p.get("axis", 0)),
+    TransposeOp: lambda p, x: x.transpose(p["permutation"]),
     SliceOp: lambda p, x: x[indices(p["starts"], p["ends"], p["steps"])],
 }

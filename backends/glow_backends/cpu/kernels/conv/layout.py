@@ -12,7 +12,7 @@ from glow_backends.cpu.calls import dtype_name
 from glow_backends.cpu.kernels.conv.adjoint_layout import conv_transpose
 from glow_backends.cpu.kernels.conv.conv_half import supports_half
 from glow_backends.cpu.kernels.conv.conv_ops import ConvOp as BlockedConvOp
-from glow_backends.cpu.kernels.conv.conv_spec import plain_conv_spec
+from glow_backends.cpu.kernels.conv.conv_spec import DirectConvSpec, plain_conv_spec
 from glow_backends.cpu.kernels.conv.depthwise import supports_depthwise
 from glow_backends.cpu.kernels.conv.plane_layout import few_channels, plane_conv
 from glow_backends.cpu.kernels.conv.training_layout import changing_conv, changing_transpose
@@ -20,10 +20,12 @@ from glow_backends.cpu.kernels.conv.volume_layout import volume_conv, volume_tra
 from glow_backends.cpu.kernels.data.channels_op import PermuteChannelsOp
 from glow_backends.cpu.target import CpuTarget
 from glow_dialects.core.blocks import Blocked
+from glow_dialects.core.extent import Extent
 from glow_dialects.core.types import element_of, present, shape_of, tensor
 from glow_dialects.ops.cast import CastOp
 from glow_dialects.ops.conv import ConvOp
 from glow_dialects.ops.conv_transpose import ConvTransposeOp
+from glow_dialects.ops.pad import PadOp
 from glow_dialects.ops.reshape import ReshapeOp
 from glow_dialects.ops.slice import SliceOp
 from glow_passes.graph.regions import Region
@@ -89,6 +91,7 @@ def conv(op: ConvOp, region: Region, target: CpuTarget) -> bool:
     filters = _filters(op, region, last, rank)
     if filters is None:
         return False
+    source, spec = _rows_inside(source, spec, region)
     bias = [region.constant(v) for v in present(op.bias)]
     new = BlockedConvOp(
         source,
@@ -104,6 +107,25 @@ def conv(op: ConvOp, region: Region, target: CpuTarget) -> bool:
     )
     region.remember(op.result, Blocked(region.add(new), out, rank, last))
     return True
+
+
+def _rows_inside(source: SSAValue, spec: DirectConvSpec, region: Region) -> tuple[SSAValue, DirectConvSpec]:
+    """Rows whose length the run tells with their padding in memory, where much of a filter may be outside.
+
+    Code for the ends of such rows is one piece for each way in which a block of pixels may lie over them.
+    """
+    top, left, bottom, right = spec.pads
+    height, width = spec.size
+    if not isinstance(width, Extent) or max(left, right) <= _FEW_OUTSIDE * spec.strides[1]:
+        return source, spec
+    lanes = (0,) * (len(shape_of(source)) - 4)  # of blocks
+    around = (0, 0, 0, left, *lanes, 0, 0, 0, right, *lanes)
+    padded = replace(spec, size=(height, width + left + right), pads=(top, 0, bottom, 0))
+    return region.add(PadOp(source, pads=around)), padded
+
+
+_FEW_OUTSIDE = 10
+"""Pixels before or behind a row for which each kind of block has code of its own: 19 for 9, 33 for 16."""
 
 
 def _every(value: SSAValue, strides: tuple[int, int]) -> SliceOp:
