@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 
 import glow_compiler as glow
+from glow_dialects.fn.domain import EnvType, FnType, NoneType, Scalar, TensorType, Text, TupleType, Type
+from glow_passes.fn.unrolling import TooLong, Unrolling, has_tensors, has_texts, same_step
 
 W = np.random.default_rng(0).normal(size=(3, 3)) * 0.5
 
@@ -97,3 +99,110 @@ def test_names_of_parts() -> None:
     compiled = glow.jit(by_name)
     assert np.isclose(compiled(W), by_name(W), rtol=1e-12)
     assert compiled.report()["instances"] == [{"runs on": "cpu", "because": ""}]
+
+
+# --- what unrolling asks of types ---------------------------------------------------------------
+ARRAY, FLOAT, UNKNOWN = TensorType((3,), "float64"), Scalar("float"), Scalar("int")
+
+
+def int_of(value: int) -> Scalar:
+    """The type of an int that is known."""
+    return Scalar("int", value)
+
+
+def closure(*bound: Type) -> FnType:
+    """The type of a function that holds values."""
+    return FnType((("f", bound),))
+
+
+def over(*items: Type) -> TupleType:
+    """The type of a tuple."""
+    return TupleType(items)
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "apart"),
+    [
+        ([int_of(3), ARRAY], [int_of(2), ARRAY], True),
+        ([ARRAY, int_of(3), FLOAT], [ARRAY, int_of(4), FLOAT], True),
+        ([int_of(3), over(FLOAT, ARRAY)], [int_of(2), over(FLOAT, ARRAY)], True),
+        ([int_of(3), closure(FLOAT, ARRAY)], [int_of(2), closure(FLOAT, ARRAY)], True),
+        ([int_of(3), over(Text("a"))], [int_of(2), over(Text("a"))], True),
+        ([int_of(3), over(FLOAT, over(Text("a"), FLOAT))], [int_of(2), over(over(Text("a")))], True),
+        ([int_of(3), ARRAY], [int_of(3), ARRAY], False),
+        ([UNKNOWN, ARRAY], [int_of(3), ARRAY], False),
+        ([int_of(3), ARRAY], [UNKNOWN, ARRAY], False),
+        ([Scalar("bool", True), ARRAY], [Scalar("bool", False), ARRAY], False),
+        ([int_of(1), ARRAY], [Scalar("bool", False), ARRAY], False),
+        ([ARRAY], [int_of(3)], False),
+        ([int_of(3), ARRAY], [ARRAY, ARRAY], False),
+    ],
+)
+def test_turns_apart(before: list[Type], now: list[Type], apart: bool) -> None:
+    """Turns of arrays or names are, whose known int differs."""
+    unrolling = Unrolling()
+    assert unrolling.unrolls("f", now, before, 1) == apart
+    assert unrolling.met == any(has_tensors(k) or has_texts(k) for k in now)
+
+
+@pytest.mark.parametrize(
+    "now", [[int_of(2), FLOAT], [int_of(2), Text("a")], [int_of(2), over(FLOAT), closure()]]
+)
+def test_turns_without_arrays(now: list[Type]) -> None:
+    """Loops of numbers stay, and are no loops of arrays that were met."""
+    unrolling = Unrolling()
+    assert not unrolling.unrolls("f", now, [int_of(3), *now[1:]], 1)
+    assert not unrolling.met and unrolling.factor == 1
+
+
+def test_which_turns() -> None:
+    """Of no function that stays a loop, nor of what is derived from it; at most 32."""
+    before, now = [int_of(3), ARRAY], [int_of(2), ARRAY]
+    unrolling = Unrolling(rolled={"f"}, room=5)
+    assert not any(unrolling.unrolls(name, now, before, 1) for name in ("f", "f.fwd", "f.bwd.jvp"))
+    assert (unrolling.met, unrolling.factor) == (False, 1)
+    assert unrolling.unrolls("g.fwd", now, before, 32) and (unrolling.met, unrolling.factor) == (True, 5)
+    with pytest.raises(TooLong, match="^g$"):
+        unrolling.unrolls("g", now, before, 33)
+    assert not Unrolling(enabled=False).unrolls("g", now, before, 1)
+    new = Unrolling()
+    assert (new.turns, new.straight, new.turned, new.crowded, new.room) == (True, True, False, False, 2)
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "fewer"),
+    [
+        ([closure(closure())], [closure()], True),
+        ([closure()], [FLOAT], True),
+        ([closure(FLOAT, closure(closure()))], [FLOAT, closure(closure(), closure())], True),
+        ([over(FLOAT, over(closure()))], [over()], True),
+        ([FnType((("f", ()), ("g", (closure(),))))], [closure(FLOAT)], True),
+        ([closure()], [closure()], False),
+        ([closure(), closure()], [closure(closure())], False),
+        ([FLOAT], [closure()], False),
+        ([over(closure(FLOAT))], [closure(ARRAY)], False),
+    ],
+)
+def test_closures_that_nest_less(before: list[Type], now: list[Type], fewer: bool) -> None:
+    """The deepest decides; in programs with loops of arrays alone."""
+    assert Unrolling(met=True).shrinks(now, before) == fewer
+    assert not Unrolling().shrinks(now, before)
+
+
+ENV, OTHER = EnvType((("f", over(ARRAY)),)), EnvType((("g", over(ARRAY)),))
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "same"),
+    [
+        ([ENV, ARRAY], [OTHER, ARRAY], True),
+        ([ENV, ARRAY], [ENV, ARRAY], True),
+        ([ENV, over(closure(ARRAY))], [OTHER, over(closure(ARRAY))], True),
+        ([ENV, FLOAT], [OTHER, FLOAT], False),
+        ([ENV, ARRAY], [NoneType(), ARRAY], False),
+        ([ENV, FLOAT, ARRAY], [OTHER, UNKNOWN, ARRAY], False),
+    ],
+)
+def test_steps_that_follow_themselves(before: list[Type], now: list[Type], same: bool) -> None:
+    """Those of arrays, but for where the cotangents come from."""
+    assert same_step(now, before) == same

@@ -1,12 +1,17 @@
-"""The mutants of a module: one condition turned round, one comparison shifted, one term dropped."""
+"""The mutants of a module: one condition turned, one comparison shifted, one term dropped; their names."""
 
 from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent.parent
+EQUIVALENT = Path(__file__).with_name("equivalent_mutants.txt")
 
 COMPARISONS: dict[type[ast.cmpop], type[ast.cmpop]] = {
     **{ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq},
@@ -131,3 +136,33 @@ def _name(node: ast.AST) -> str:
     """The last name of `x`, `a.x`, `*x` and `*a.x`."""
     node = node.value if isinstance(node, ast.Starred) else node
     return node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else ""
+
+
+def equivalents() -> dict[tuple[Path, str], str]:
+    """The reasons why mutants are no change of what a pass does, by file and key.
+
+    The list holds files, in them lines of source, in them changes: `1 -> 2  # the reason`.
+    """
+    found: dict[tuple[Path, str], str] = {}
+    file, source = ROOT, ""
+    for line in EQUIVALENT.read_text().splitlines():
+        text = line.strip()
+        if line.startswith("    "):
+            change, _, reason = text.rpartition("  # ")
+            found[file, f"{source}\n{change}"] = reason
+        elif line.startswith("  "):
+            source = text
+        elif text and not text.startswith("#"):
+            file = ROOT / text
+    return found
+
+
+def keys(made: Sequence[Mutant]) -> list[str]:
+    """What names each mutant of a file as long as its line stays: line, change, and which of several such."""
+    seen: Counter[str] = Counter()
+    found: list[str] = []
+    for mutant in made:
+        key = f"{mutant.source}\n{mutant.change}"
+        seen[key] += 1
+        found.append(key if seen[key] == 1 else f"{key} [{seen[key]}]")
+    return found

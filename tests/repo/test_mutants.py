@@ -55,7 +55,7 @@ def test_spans() -> None:
 def test_keys() -> None:
     """What names a mutant stays as it is when lines move."""
     made = mutations.mutants("x = 1 + 1\n")
-    assert mutants.keys(made) == [
+    assert mutations.keys(made) == [
         "x = 1 + 1\n1 + 1: Add -> Sub",
         "x = 1 + 1\n1 -> 2",
         "x = 1 + 1\n1 -> 2 [2]",
@@ -64,10 +64,10 @@ def test_keys() -> None:
 
 def test_listed_mutants_are_mutants() -> None:
     """Each entry of the list of those that change nothing has a reason, and still is a mutant."""
-    listed = mutants.equivalents()
+    listed = mutations.equivalents()
     assert all(listed.values())
     for file in {file for file, _ in listed}:
-        assert {k for f, k in listed if f == file} <= set(mutants.keys(mutations.mutants(file.read_text())))
+        assert {k for f, k in listed if f == file} <= set(mutations.keys(mutations.mutants(file.read_text())))
 
 
 @pytest.mark.slow

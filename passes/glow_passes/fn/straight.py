@@ -167,7 +167,8 @@ class _Inline:
 
 def _place(op: FnOp) -> str:
     """Where an operation stands in the source, or else the first one around it that says so."""
-    around = [op, *(o for o in op.parent.ops if isinstance(o, FnOp))] if op.parent is not None else [op]
+    assert op.parent is not None
+    around = [op, *(o for o in op.parent.ops if isinstance(o, FnOp))]
     return next((o.source for o in around if o.source), "")
 
 
@@ -223,7 +224,7 @@ class _Graph:
     def scalar(self, card: ScalarPrimitive, kind: str, x: Sequence[SSAValue]) -> SSAValue:
         """A primitive on numbers of one kind."""
         result = card.kinds(kind, "")[1]
-        if result == "int" and (kind == "float" or not isinstance(card, _WRAPPING)):
+        if result == "int" and not isinstance(card, _WRAPPING):
             raise NotNative(f"{card.short} of numbers that the run tells, an int")
         value = self._made(card, {}, [Kind(typed(v)) for v in x], x)
         if value.type != tensor((), DTYPES[result]):

@@ -83,7 +83,7 @@ def _completed(
         part = parts[index]
         if part is None:
             first = min(behind.get(index, ()), default=default)
-            part = max((complete[w] for w in before.get(index, ()) if w < index), default=first)
+            part = max((complete[w] for w in before.get(index, ())), default=first)
         complete.append(part)
     return complete
 

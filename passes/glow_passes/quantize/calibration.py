@@ -111,7 +111,7 @@ def _divergence(histogram: Histogram, schema: Schema, limits: Range) -> float:
     members = np.maximum(np.bincount(cells, weights=used), 1)
     q = np.where(used, sums[cells] / members[cells], 0.0)
     total_p, total_q = p.sum(), q.sum()
-    if total_p <= 0 or total_q <= 0:
+    if not total_q:
         return np.inf
     tiny = 1e-4 / kept.size
     p, q = p[used] / total_p, np.maximum(q[used] / total_q, tiny)

@@ -24,15 +24,14 @@ def plausible(values: Array) -> tuple[Array, int]:
     """
     flat = np.asarray(values, np.float32)
     sizes = np.abs(flat)
-    largest = sizes.max(initial=0)
     exponents = np.bincount(flat.view(np.uint32).reshape(-1) >> 23 & 255, minlength=256)
-    if largest == 0 or exponents[1:255].sum() == 0:
+    if exponents[1:255].sum() == 0:
         return values, 0
     cumulated = np.cumsum(exponents[1:255])
     usual = int(np.searchsorted(cumulated, USUAL * cumulated[-1])) + 1
-    if largest <= np.ldexp(1.0, usual - 127) * BEYOND:
-        return values, 0
     absurd = sizes > np.ldexp(1.0, usual - 127) * BEYOND
+    if not absurd.any():
+        return values, 0
     limit = float(sizes[(sizes == sizes) & ~absurd].max())
     return np.where(absurd, np.copysign(np.float32(limit), flat), flat), int(absurd.sum())
 

@@ -40,16 +40,17 @@ def magnified(function: FuncOp) -> set[Operation]:
     Squares overflow 16-bit floats, and small differences of them vanish there. What a logarithm reads
     may be small throughout, as in a spectrogram: the layers that made it belong to it.
     """
-    ops: set[Operation] = set()
+    magnifiers: set[Operation] = set()
+    before: set[Operation] = set()
     spectra: set[Operation] = set()
     for op in function.body.block.ops:
         if isinstance(op, GraphOp) and op.MAGNIFIES is not None:
-            ops.add(op)
+            magnifiers.add(op)  # not in `before`: where another one reads it, all that it reads belongs there
             operand = op.operands[op.MAGNIFIES]
-            _follow(operand.owner, ops, _within_layers)
+            _follow(operand.owner, before, _within_layers)
             if isinstance(op, LogOp | Log1pOp):
                 _follow(operand.owner, spectra, lambda op: op.LAYER or _within_layers(op))
-    return ops | spectra
+    return magnifiers | before | spectra
 
 
 def _follow(start: Any, reached: set[Operation], through: Callable[[GraphOp], bool]) -> None:
