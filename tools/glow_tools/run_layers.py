@@ -64,8 +64,9 @@ def _expected(a: argparse.Namespace, feed: dict[str, Any]) -> dict[str, Any]:
         onnx = isinstance(a.model, str) and a.model.endswith(".onnx")
         return onnxruntime_outputs(a.model if onnx else onnx_bytes(glow.load(a.model)), feed)
     if a.compare == "interpreter":
-        return glow.compile(a.model, backend="interpreter", shapes=shapes).run(feed)
-    return glow.compile(a.compare, backend=a.backend, threads=a.threads, shapes=shapes).run(feed)
+        return glow.compile(a.model, backend="interpreter", shapes=shapes, exact=a.exact).run(feed)
+    net = glow.compile(a.compare, backend=a.backend, threads=a.threads, shapes=shapes, exact=a.exact)
+    return net.run(feed)
 
 
 def compare_layers(a: argparse.Namespace, feed: dict[str, Any], command: str) -> int:
@@ -101,7 +102,7 @@ def _compiled(a: argparse.Namespace, backend: str) -> Any:
 
     threads = a.threads if backend == a.backend else 1
     shapes = dict(a.shape) or None
-    return lambda model, feed: glow.compile(model, backend, threads, shapes=shapes).run(feed)
+    return lambda model, feed: glow.compile(model, backend, threads, shapes=shapes, exact=a.exact).run(feed)
 
 
 def _engine(a: argparse.Namespace) -> Any:
