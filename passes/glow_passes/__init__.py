@@ -20,8 +20,8 @@ PASSES = {
     "lower": "decompose drop-predicates irgen schedule",
     "partition": "partition",
     "quantize": (
-        "apply-profile convert-floats fold-conversions instrument match-qdq quantize quantize-dynamic "
-        "quantize-weights"
+        "apply-profile convert-floats exact-quantization fold-conversions instrument match-qdq quantize "
+        "quantize-dynamic quantize-weights"
     ),
     "watch": "draw print-ir",
 }

@@ -13,6 +13,7 @@ from xdsl.passes import ModulePass
 from glow_backends.base import Backend, get_backend
 from glow_backends.phases import phases
 from glow_dialects.core.errors import UnsupportedError
+from glow_passes.quantize.exact_quantization import ExactQuantizationPass
 
 
 @dataclass(frozen=True)
@@ -64,6 +65,10 @@ class Pipeline:
     def append(self, *passes: ModulePass) -> Self:
         """With passes at the end."""
         return type(self)((*self.phases, ("appended", passes)))
+
+    def exact(self) -> Self:
+        """With quantised operators of a model in float, by their definitions, not in integers."""
+        return self.replace("glow-match-qdq", ExactQuantizationPass())
 
     def key(self) -> str:
         """What tells this pipeline from others: passes, options, and the code of passes of users."""

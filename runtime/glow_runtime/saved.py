@@ -22,6 +22,7 @@ import numpy as np
 from glow_backends.base import Backend, Program, ProgramFiles, dtype_named
 from glow_dialects.core.errors import GlowError, OpenSizes, ShapeError, UnsupportedError
 from glow_dialects.core.files import whole
+from glow_dialects.core.mapped_files import file_bytes
 from glow_runtime.kept_states import Kept, KeptStates
 from glow_runtime.program_source import Key, ProgramSource, Signature
 
@@ -203,7 +204,7 @@ class Archive:
 
     @cached_property
     def _bytes(self) -> Array:
-        return np.memmap(self.path, np.uint8, "r")
+        return file_bytes(self.path)
 
     def folder(self, name: str) -> ProgramFiles:
         """The files of one program."""

@@ -17,6 +17,7 @@ from xdsl.dialects.builtin import ModuleOp
 from glow_dialects.core.attributes import Resource, ResourceAttr
 from glow_dialects.core.errors import GlowError
 from glow_dialects.core.files import WEIGHTS, whole
+from glow_dialects.core.mapped_files import file_bytes
 from glow_dialects.core.types import Array, bytes_of, dtype_of, shape_of
 from glow_dialects.ops.module import ConstantOp, PlaceholderOp
 
@@ -162,7 +163,7 @@ def mapped(path: Path) -> dict[str, Array]:
         header = json.loads(file.read(length))
         if not isinstance(header, dict):
             raise ValueError("its header is no object of JSON")
-    data = np.memmap(path, np.uint8, "r") if size else np.empty(0, np.uint8)
+    data = file_bytes(path)
     arrays: dict[str, Array] = {}
     for name, entry in header.items():
         if name == "__metadata__":

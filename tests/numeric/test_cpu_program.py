@@ -21,7 +21,7 @@ from glow_backends.cpu.memory import (
     WeightBlock,
     address,
     copy_released,
-    mapped_file,
+    file_block,
     release,
     work_memory,
 )
@@ -257,12 +257,12 @@ def test_memory_in_large_pages_is_aligned_and_empty() -> None:
         memory[...] = 1
 
 
-def test_a_mapped_file_has_the_size_it_should(tmp_path: Path) -> None:
+def test_a_file_block_has_the_size_it_should(tmp_path: Path) -> None:
     data = np.random.default_rng(0).integers(0, 255, LARGE_PAGE + 3, np.uint8)
     (tmp_path / "w").write_bytes(data.tobytes())
-    np.testing.assert_array_equal(mapped_file(tmp_path / "w", data.nbytes), data)
+    np.testing.assert_array_equal(file_block(tmp_path / "w", data.nbytes), data)
     with pytest.raises(ValueError, match="2097155 bytes, 7 expected"):
-        mapped_file(tmp_path / "w", 7)
+        file_block(tmp_path / "w", 7)
 
 
 @pytest.mark.parametrize("damage", ["program.json", "weights.bin", "code.0.o", "state.0"])

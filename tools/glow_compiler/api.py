@@ -103,6 +103,7 @@ def compile(
     pipeline: Pipeline | None = None,
     specialize: Specialize | None = None,
     states: States = None,
+    exact: bool = False,
     **options: Any,
 ) -> Executable:
     """Compile a model for a backend, which is named (with its `options`) or given.
@@ -120,6 +121,7 @@ def compile(
     that say so: {output: (input, axis)}.
     Inputs with default values (initializers of an ONNX model that its graph lists as inputs, too) are
     constants in calls that do not give them; one that `shapes` names is an input like the others.
+    `exact` computes the quantised operators of a model in float, as their definitions say, not in integers.
     `pipeline` is one in place of the backend's, such as `Pipeline.default("cpu").remove("glow-cpu-images")`.
     `verify` checks the module after each pass that changes it: by default where backend or pipeline are not
     Glow's own, and everywhere with GLOW_VERIFY=1 in the environment.
@@ -129,6 +131,10 @@ def compile(
     if verify is None:
         own = pipeline is None and type(target).__module__.startswith("glow_backends.")
         verify = not own or os.environ.get("GLOW_VERIFY", "0") not in ("", "0")
+    if exact:
+        from glow_runtime.pipelines import Pipeline
+
+        pipeline = (pipeline or Pipeline.default(target)).exact()
     model = parsed(model)
     if is_saved(model):
         if states is not None:

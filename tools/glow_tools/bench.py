@@ -13,6 +13,7 @@ from typing import Any
 
 from glow_tools.common import (
     add_backend,
+    add_exact,
     add_shape,
     command,
     count_option,
@@ -47,6 +48,7 @@ def _arguments() -> argparse.ArgumentParser:
     add("models", nargs="+", help=".onnx files")
     add("--threads", type=count_option, default=1, help="threads of every engine (default: 1)")
     add_backend(parser)
+    add_exact(parser)
     add_shape(parser)
     add("--peers", default="all", help="comma-separated engines, 'all' or 'none' (default: all)")
     add("--rounds", type=count_option, default=9, help="rounds over the engines (default: 9)")
@@ -91,7 +93,8 @@ def _run(a: argparse.Namespace) -> int:
     with tempfile.TemporaryDirectory(prefix="glow-bench-") as folder:
         for model in a.models:
             shapes = {n: list(s) for n, s in a.shape}
-            race = Race(model, shapes, names, a.threads, cores, a.seed, Path(folder), a.inputs, a.backend)
+            options = a.threads, cores, a.seed, Path(folder), a.inputs, a.backend, a.exact
+            race = Race(model, shapes, names, *options)
             results.append(race.run(a.rounds, a.seconds))
     report = {"machine": machine(), "cores": cores, "threads": a.threads, "models": results}
     if a.json:

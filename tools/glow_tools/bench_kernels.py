@@ -19,11 +19,11 @@ from xdsl.dialects.builtin import ModuleOp
 from glow_backends.base import Backend, ports
 from glow_backends.cpu.backend import CpuBackend
 from glow_backends.cpu.profile import KernelTime, profile
-from glow_backends.phases import phases
 from glow_dialects.core.errors import GlowError
 from glow_dialects.core.location import shortened
 from glow_dialects.dialects import context
 from glow_dialects.instr.memory import InstrFuncOp, instr_functions
+from glow_runtime.pipelines import Pipeline
 from glow_tools.bench_race import declared_inputs, random_values
 from glow_tools.common import fixed, read_module, write_text
 from glow_tools.feeds import load_inputs
@@ -34,11 +34,19 @@ def planned(
     shapes: Mapping[str, Sequence[int]],
     backend: Backend,
     opened: bool = False,
+<<<<<<< HEAD
     inputs: Mapping[str, Any] | None = None,
 ) -> tuple[ModuleOp, InstrFuncOp, dict[str, float]]:
     """The module of a model, compiled down to planned instructions, and seconds of each phase.
 
     Its sizes are known, unless it is `opened`: then shapes may have extents. `inputs` as in `read_module`.
+=======
+    exact: bool = False,
+) -> tuple[ModuleOp, InstrFuncOp, dict[str, float]]:
+    """The module of a model, compiled down to planned instructions, and seconds of each phase.
+
+    Its sizes are known, unless it is `opened`: then shapes may have extents. `exact` is `glow.compile`'s.
+>>>>>>> ship
     """
     stages: dict[str, float] = {}
     start = time.perf_counter()
@@ -46,7 +54,8 @@ def planned(
     module = module if opened else fixed(module)
     stages["load"] = time.perf_counter() - start
     ctx = context()
-    for name, passes in phases(backend):
+    pipeline = Pipeline.default(backend)
+    for name, passes in (pipeline.exact() if exact else pipeline).phases:
         start = time.perf_counter()
         for item in passes:
             item.apply(ctx, module)
@@ -74,7 +83,11 @@ def show(path: str, shapes: Mapping[str, Sequence[int]], a: argparse.Namespace) 
             print_accuracy(errors)
     if not (a.profile or a.trace):
         return figures
+<<<<<<< HEAD
     module, function, stages = planned(path, shapes, backend, inputs=inputs)
+=======
+    module, function, stages = planned(path, shapes, backend, exact=a.exact)
+>>>>>>> ship
     rng = np.random.default_rng(a.seed)
     feed = {p.name: inputs.get(p.name, random_values(rng, p.shape, p.dtype)) for p in ports(module, "input")}
     measured = profile(module, function, backend.target, feed, runs=max(5, 3 * a.rounds))

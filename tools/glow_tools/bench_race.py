@@ -68,6 +68,7 @@ class Race:
         folder: Path,
         inputs: Path | None = None,
         backend: str = "cpu",
+        exact: bool = False,
     ) -> None:
         self.model = model
         self.engines = engines
@@ -84,6 +85,7 @@ class Race:
             "threads": threads,
             "cores": list(cores),
             "backend": backend,
+            "exact": exact,
         }
 
     def run(self, rounds: int, seconds: float) -> dict[str, Any]:

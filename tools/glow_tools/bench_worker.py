@@ -25,7 +25,8 @@ class Worker:
 
     def __init__(self, settings: dict[str, Any]) -> None:
         os.sched_setaffinity(0, settings["cores"])
-        self.engine = ENGINES[settings["engine"]](settings["model"], settings["threads"], settings["backend"])
+        options = (settings[name] for name in ("model", "threads", "backend", "exact"))
+        self.engine = ENGINES[settings["engine"]](*options)
         self.run: Callable[[], object] | None = None
 
     def load(self, feed: str, output: str) -> dict[str, Any]:

@@ -230,6 +230,12 @@ def add_backend(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--backend", default="cpu", help=told)
 
 
+def add_exact(parser: argparse.ArgumentParser) -> None:
+    """The option --exact."""
+    told = "quantised operators of the model in float, as their definitions say"
+    parser.add_argument("--exact", action="store_true", help=told)
+
+
 def add_debug_info(parser: argparse.ArgumentParser) -> None:
     """The option --debug-info."""
     told = "for gdb and perf: nothing, lines of the printed program, tensors as variables (default: none)"

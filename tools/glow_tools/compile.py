@@ -10,7 +10,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from glow_tools.common import add_debug_info, add_shape, command, fail, guarded
+from glow_tools.common import add_debug_info, add_exact, add_shape, command, fail, guarded
 
 if TYPE_CHECKING:
     from glow_backends.cpu.aot import AotProgram, Source
@@ -51,6 +51,7 @@ def _arguments() -> argparse.ArgumentParser:
     add_shape(parser)
     told = "leave a dimension open: calls give its size, from the least to the most"
     add("--size", type=_range, action="append", default=[], metavar="NAME=LEAST..MOST", help=told)
+    add_exact(parser)
     add_debug_info(parser)
     told = "run it on random inputs, in an emulator or Node where it is not for this machine, beside another"
     add("--check", choices=("interpreter", "onnxruntime"), help=told)
@@ -188,7 +189,7 @@ def _sources(a: argparse.Namespace, name: str, backend: CpuBackend) -> Iterable[
     if a.size:
         from glow_tools.compile_sizes import open_sources
 
-        yield from open_sources(a.model, name, a.size, dict(a.shape), backend)
+        yield from open_sources(a.model, name, a.size, dict(a.shape), backend, a.exact)
         return
     sets: list[dict[str, Any]] = [{}]
     for tensor, shape in a.shape:
@@ -197,7 +198,7 @@ def _sources(a: argparse.Namespace, name: str, backend: CpuBackend) -> Iterable[
         sets[-1][tensor] = shape
     names: set[str] = set()
     for number, shapes in enumerate(sets):
-        module, _, _ = planned(a.model, {**sets[0], **shapes}, backend)
+        module, _, _ = planned(a.model, {**sets[0], **shapes}, backend, exact=a.exact)
         functions = list(instr_functions(module))
         for function in functions:
             own = f"{name}_{function.sym_name.data}" if len(functions) > 1 else name

@@ -61,5 +61,5 @@ def _expected(a: argparse.Namespace, source: Source, feed: dict[str, Any]) -> di
 
     interpreter = get_backend("interpreter")
     shapes = {name: np.shape(array) for name, array in feed.items()}
-    module, _, _ = planned(a.model, shapes, interpreter)
+    module, _, _ = planned(a.model, shapes, interpreter, exact=a.exact)
     return interpreter.compile(module, source.function.sym_name.data).run(feed)

@@ -34,7 +34,12 @@ Sizes = dict[str, int]
 
 
 def open_sources(
-    path: str, name: str, sizes: Sequence[Size], shapes: Mapping[str, Sequence[int]], backend: CpuBackend
+    path: str,
+    name: str,
+    sizes: Sequence[Size],
+    shapes: Mapping[str, Sequence[int]],
+    backend: CpuBackend,
+    exact: bool = False,
 ) -> Iterator[Source]:
     """The programs of an ONNX model for sizes within bounds, the first for the largest of them.
 
@@ -53,7 +58,7 @@ def open_sources(
         if not left:
             return
         example = max(left, key=lambda values: (_is_odd_one(values), prod(values.values())))
-        source, known = _source(path, name, sizes, example, (inputs, shapes), backend)
+        source, known = _source(path, name, sizes, example, (inputs, shapes), backend, exact)
         remaining = [values for values in left if not _holds(known, values)]
         if len(remaining) == len(left):
             fail(f"sizes {_text(example)} cannot stay open: no program is for them; give shapes with --shape")
@@ -70,6 +75,7 @@ def _source(
     example: Sizes,
     known: tuple[Sequence[Signature], Mapping[str, Sequence[int]]],
     backend: CpuBackend,
+    exact: bool,
 ) -> tuple[Source, Sizes]:
     """A program made for an example, and its sizes: symbols, and ones."""
 
@@ -82,7 +88,7 @@ def _source(
     inputs, shapes = known
     given = {s.name: _shape(s, chosen, shapes) for s in inputs}
     try:
-        module, _, _ = planned(path, given, backend, opened=True)
+        module, _, _ = planned(path, given, backend, opened=True, exact=exact)
         functions = list(instr_functions(module))
         selection = select(functions[0], backend.target, checked=False)
         _ = selection.kernels  # written now: what that decides is among the conditions

@@ -21,10 +21,11 @@ class Engine(ABC):
     #: The package that must be there, and the message where it is not.
     package: str
 
-    def __init__(self, path: str, threads: int, backend: str = "cpu") -> None:
+    def __init__(self, path: str, threads: int, backend: str = "cpu", exact: bool = False) -> None:
         self.path = path
         self.threads = threads
-        self.backend = backend  # of this compiler
+        self.backend = backend  # of this compiler, as is `exact`
+        self.exact = exact
         #: Of the inputs that are to come, so that everything is compiled when the model is loaded.
         self.shapes: dict[str, tuple[int, ...]] = {}
 
@@ -59,7 +60,8 @@ class Glow(Engine):
     def load(self) -> None:
         import glow_compiler as glow
 
-        self.net = glow.compile(self.path, self.backend, self.threads, shapes=self.shapes or None)
+        shapes = self.shapes or None
+        self.net = glow.compile(self.path, self.backend, self.threads, shapes=shapes, exact=self.exact)
 
     def bind(self, feed: Feed) -> Runs:
         bound = self.net.bind({s.name: feed[s.name] for s in self.net.inputs})

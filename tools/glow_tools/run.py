@@ -18,6 +18,7 @@ from glow_tools.closeness import statistics
 from glow_tools.common import (
     add_backend,
     add_debug_info,
+    add_exact,
     add_shape,
     command,
     count_option,
@@ -59,6 +60,7 @@ def _arguments() -> argparse.ArgumentParser:
     add("--inputs", type=Path, metavar="FILE", help="values of the inputs: .npz, arrays by name, or .npy")
     add("--random", type=count_option, metavar="SEED", help="random inputs from this seed")
     add_shape(parser)
+    add_exact(parser)
     add_debug_info(parser)
     add("--output", type=Path, metavar="OUT.npz", help="write the outputs here")
     other = "check against another run: onnxruntime, interpreter, or a model in another form (FILE.mlir)"
@@ -120,6 +122,7 @@ def _run(a: argparse.Namespace, again: str) -> int:
                 threads=a.threads,
                 shapes=shapes or None,
                 progress=lambda stage: status.update(stage),
+                exact=a.exact,
                 **({} if a.debug_info == "none" else {"debug_info": a.debug_info}),
             )
         )

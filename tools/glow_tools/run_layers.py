@@ -65,8 +65,9 @@ def _expected(a: argparse.Namespace, feed: dict[str, Any]) -> dict[str, Any]:
         onnx = isinstance(a.model, str) and a.model.endswith(".onnx")
         return onnxruntime_outputs(a.model if onnx else onnx_bytes(glow.load(a.model)), feed)
     if a.compare == "interpreter":
-        return glow.compile(a.model, backend="interpreter", shapes=shapes).run(feed)
-    return glow.compile(a.compare, backend=a.backend, threads=a.threads, shapes=shapes).run(feed)
+        return glow.compile(a.model, backend="interpreter", shapes=shapes, exact=a.exact).run(feed)
+    net = glow.compile(a.compare, backend=a.backend, threads=a.threads, shapes=shapes, exact=a.exact)
+    return net.run(feed)
 
 
 def compare_layers(a: argparse.Namespace, feed: dict[str, Any], command: str) -> int:
@@ -101,7 +102,8 @@ def _compiled(a: argparse.Namespace, backend: str, shapes: Shapes) -> Any:
     import glow_compiler as glow
 
     threads = a.threads if backend == a.backend else 1
-    return lambda model, feed: glow.compile(model, backend, threads, shapes=shapes or None).run(feed)
+    options: dict[str, Any] = {"shapes": shapes or None, "exact": a.exact}
+    return lambda model, feed: glow.compile(model, backend, threads, **options).run(feed)
 
 
 def _engine(a: argparse.Namespace, shapes: Shapes) -> Any:

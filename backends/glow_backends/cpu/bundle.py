@@ -17,7 +17,7 @@ import numpy as np
 
 from glow_backends.base import Port, ProgramFiles, TimedStep, dtype_named
 from glow_backends.cpu import cache
-from glow_backends.cpu.memory import address, mapped_file
+from glow_backends.cpu.memory import address, file_block
 from glow_backends.cpu.open_sizes import Numbers
 from glow_backends.report import Report
 from glow_dialects.core.extent_json import SizeReader, SizeWriter
@@ -212,7 +212,7 @@ def _mapped(file: Path, stamp: Mapping[str, Any]) -> Array:
     _digests[status.st_dev, status.st_ino, status.st_mtime_ns] = stamp["digest"]
     held = _blocks.get((status.st_dev, status.st_ino), lambda: None)()
     if held is None or held.nbytes != stamp["bytes"]:
-        held = mapped_file(file, stamp["bytes"])
+        held = file_block(file, stamp["bytes"])
         _blocks[status.st_dev, status.st_ino] = weakref.ref(held)
     return held
 

@@ -16,10 +16,11 @@ from xdsl.ir import Attribute, SSAValue
 from glow_backends.cpu import cache
 from glow_backends.cpu.emit.builder import KernelFunction, mark_open, sizes_of
 from glow_backends.cpu.jit import new_module
-from glow_backends.cpu.memory import mapping_of, release
+from glow_backends.cpu.memory import release
 from glow_backends.cpu.target import CpuTarget
 from glow_dialects.core.estimates import has_extents
 from glow_dialects.core.instr_op import InstrOp
+from glow_dialects.core.mapped_files import mapping_of
 from glow_dialects.core.types import Array, dtype_of, shape_of
 from glow_dialects.instr.memory import WeightOp
 from glow_dialects.ops.module import ConstantOp, lookup

@@ -10,12 +10,13 @@ from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from sys import getrefcount
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.lib.array_utils import byte_bounds
 
 from glow_dialects.core.errors import CompileError
+from glow_dialects.core.mapped_files import READ, mapping_of
 
 if TYPE_CHECKING:
     from glow_dialects.core.types import Array
@@ -110,16 +111,20 @@ def zeros(shape: Sequence[int], dtype: np.dtype) -> Array:
     return work_memory(count * dtype.itemsize).view(dtype)[:count].reshape(shape)
 
 
-def mapped_file(path: Path, size: int) -> Array:
-    """The bytes of a file, mapped; ValueError where they are not `size`."""
-    if not size:
-        return np.empty(0, np.uint8)
+def file_block(path: Path, size: int) -> Array:
+    """The bytes of a file, read or mapped; ValueError where they are not `size`."""
+    length = path.stat().st_size
+    if length != size:
+        raise ValueError(f"{path} is {length} bytes, {size} expected")
+    if size > READ:
+        mapping = np.memmap(path, np.uint8, "r")
+        assert isinstance(mapping.base, mmap.mmap)
+        in_large_pages(mapping.base)
+        return mapping.view(np.ndarray)
+    block = work_memory(size)
     with path.open("rb") as file:
-        memory = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-    if len(memory) != size:
-        raise ValueError(f"{path} is {len(memory)} bytes, {size} expected")
-    in_large_pages(memory)
-    return np.frombuffer(memory, np.uint8)
+        file.readinto(block.data)
+    return block
 
 
 def address(array: Array) -> int:
@@ -143,17 +148,6 @@ def give_back() -> None:
     trim = _trimmer()
     if trim is not None:
         trim(0)
-
-
-def mapping_of(array: Array) -> np.memmap | None:
-    """The mapped file that an array is a view of."""
-    mapping: np.memmap | None = None
-    part: object = array
-    while isinstance(part, np.ndarray):
-        if isinstance(part, np.memmap):
-            mapping = cast(np.memmap, part)
-        part = part.base
-    return mapping
 
 
 def copy_released(target: Array, source: Array) -> None:

@@ -31,6 +31,7 @@ from glow_backends.cpu.weights import shared_slot
 from glow_backends.cpu.workers import Workers
 from glow_dialects.core.errors import BindingError, UnsupportedError
 from glow_dialects.core.forks import ForkLock
+from glow_dialects.core.mapped_files import check_whole, mapping_of
 from glow_dialects.core.object_pool import Pool
 
 if TYPE_CHECKING:
@@ -58,6 +59,20 @@ def check_places(state: Mapping[str, Array]) -> None:
     for name, array in state.items():
         if address(array) % ALIGN or not array.flags.c_contiguous:
             raise BindingError(f"state '{name}' is not aligned; take arrays of new_state")
+
+
+def _beside_whole_files(enter: Callable[[Any], None], bundle: Bundle) -> Callable[[Any], None]:
+    """What runs a program, if files that its constants are mapped from are as long as they were."""
+    mappings = [m for b in (bundle.weights, *bundle.shared) if (m := mapping_of(b)) is not None]
+    if not mappings:
+        return enter
+
+    def run(argument: Any) -> None:
+        for mapping in mappings:
+            check_whole(mapping)
+        enter(argument)
+
+    return run
 
 
 def _refused(lacking: Sequence[str]) -> None:
@@ -155,7 +170,7 @@ class RunMemory:
         numbers = [(ctypes.c_int64 * 5)(main, io, weights, arena, worker) for worker in range(threads)]
         first = ctypes.c_void_p(addressof(numbers[0]))  # the declared type itself: it converts fastest
         if self._workers is None:
-            return self._enter, first, numbers
+            return _beside_whole_files(self._enter, self.bundle), first, numbers
         shared = (ctypes.c_void_p * threads)(*map(addressof, numbers))
         start, enter = self._workers.start, self._enter
 
@@ -163,7 +178,7 @@ class RunMemory:
             start(shared)
             enter(first)
 
-        return run, first, numbers
+        return _beside_whole_files(run, self.bundle), first, numbers
 
     def _staged(self, symbol: str, array: Array) -> Array:
         """An aligned copy of an input, in memory kept for it."""

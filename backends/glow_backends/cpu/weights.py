@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from glow_backends.cpu.faults import FAULT_SLOT
-from glow_backends.cpu.memory import WeightBlock, address, mapping_of
+from glow_backends.cpu.memory import WeightBlock, address
+from glow_dialects.core.mapped_files import mapping_of
 
 if TYPE_CHECKING:
     from glow_dialects.core.types import Array

@@ -16,6 +16,7 @@ from glow_dialects.core.errors import CompileError, missing_values
 from glow_dialects.core.graph_op import GraphOp
 from glow_dialects.core.instr_op import Access, InstrOp
 from glow_dialects.core.location import names
+from glow_dialects.core.mapped_files import check_whole, mapping_of
 from glow_dialects.core.types import Array, bytes_of, dtype_of, shape_of, typed
 from glow_dialects.instr.loops import ForOp, YieldOp
 from glow_dialects.instr.memory import (
@@ -105,6 +106,7 @@ class InterpreterProgram(Program):
             array = target.array()
             if array is None:
                 raise missing_values(op.target)
+            check_whole(mapping_of(array))
             return array
         assert target is not None
         if target.kind.data == "input":

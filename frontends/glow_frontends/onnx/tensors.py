@@ -11,6 +11,7 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from glow_dialects.core.errors import GlowError, UnsupportedError
+from glow_dialects.core.mapped_files import file_bytes
 from glow_dialects.core.types import Array, element_type
 from glow_frontends.onnx.values import MAX_ELEMENTS
 
@@ -129,11 +130,11 @@ def _external(tensor: TensorProto, dims: Sequence[int], count: int, folder: Path
         raise GlowError(f"{where}: {size} bytes at {offset} are not in '{path.name}'")
     if bits:
         twin = TensorProto(data_type=tensor.data_type, dims=dims, name=tensor.name)
-        twin.raw_data = bytes(np.memmap(path, np.uint8, "r", offset, (size,))) if size else b""
+        twin.raw_data = bytes(file_bytes(path, offset, size))
         return _decoded(twin, dims, count)
     if count == 0:
         return np.zeros(dims, dtype)
-    return np.memmap(path, np.uint8, "r", offset, (size,)).view(dtype).reshape(dims)
+    return file_bytes(path, offset, size).view(dtype).reshape(dims)
 
 
 def from_sparse(sparse: onnx.SparseTensorProto, folder: Path | None = None) -> Array:
