@@ -108,9 +108,9 @@ class WindowOp(PureOp):
                     f"{count} spatial axes want {wanted}"
                 )
         for what, values in (("kernel", kernel), ("strides", strides), ("dilations", dilations)):
-            if min(values) < 1:
+            if any(value < 1 for value in values):
                 raise VerifyException(f"{self.name}: {what} {list(values)} must be positive")
-        if min(pads) < 0:
+        if any(pad < 0 for pad in pads):
             raise VerifyException(
                 f"{self.name}: pads {list(pads)} must not be negative; use glow.slice to leave out the rim"
             )

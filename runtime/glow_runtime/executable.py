@@ -22,6 +22,7 @@ from glow_dialects.core.errors import (
     ShapeError,
 )
 from glow_dialects.core.forks import ForkLock
+from glow_runtime.cache_counts import as_sizes
 from glow_runtime.executable_states import ExecutableStates
 from glow_runtime.flights import Flights
 from glow_runtime.hot_sizes import HotSizes
@@ -180,10 +181,8 @@ class Executable:
         """The inputs whose contents are part of a specialisation, with what these count as."""
         deciding = {n: values[n] for n in self._value_inputs if n in values}
         for name, caches in self._cache_counts.items():
-            room = min([shapes[c][2] for c in caches if len(shapes.get(c, ())) > 2], default=0)
-            count = deciding.get(name)
-            if count is not None and count.size == 1 and count.item() <= room:
-                deciding[name] = np.full_like(count, room)
+            if name in deciding:
+                deciding[name] = as_sizes(deciding[name], caches, shapes)
         return {n: a for n, a in deciding.items() if a.size <= VALUE_ELEMENTS}
 
     def _key(self, shapes: Mapping[str, tuple[int, ...]], deciding: Mapping[str, Array]) -> Any:

@@ -63,8 +63,8 @@ class ProgramSource(ABC):
 
     `defaults` are inputs that have a value unless a call gives another: a constant of the program
     otherwise, so that calls that give it run a program of their own. The contents of `value_inputs`
-    are part of a specialisation, but for `cache_counts`: a number that is not above the sizes of axis 2 of
-    the inputs named with it counts as the least of these. `open_programs` are the programs of any size that
+    are part of a specialisation, but for `cache_counts`, of which only is what sizes they are the sum of, as
+    axis 2 of the inputs named with it: see that module. `open_programs` are the programs of any size that
     there are from the start.
     `symbols` are open sizes of which limits or divisors are known, by the names that inputs have for them.
     `states` are values that calls hand to each other: their outputs are none of `outputs`, and of their

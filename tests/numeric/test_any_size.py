@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 import time
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,11 @@ import numpy as np
 import pytest
 
 import glow_compiler as glow
+from glow_backends.base import Port
 from glow_backends.cpu.open_program import OpenProgram
+from glow_backends.cpu.open_sizes import Life, Numbers, SizeTables
 from glow_dialects.core.extent import Extent
+from glow_dialects.core.symbols import Symbols
 from glow_dialects.parse import parse_module
 from glow_frontends.builder import GraphBuilder
 from glow_passes.graph.bind_sizes import symbols_of
@@ -244,3 +248,16 @@ def test_counts_of_sizes_are_bounded() -> None:
         if thread.name == "glow-specialize":
             thread.join()
     assert compiled == ["often"]
+
+
+def test_small_sizes_beside_large_ones_take_the_memory_that_they_need() -> None:
+    """Places are for sizes rounded up: those of small arenas much, those of large ones little."""
+    sizes = Symbols()
+    shape = tuple(sizes.declare(name, least=1) for name in "nhw")
+    lives = [Life(0, 1, 4 * prod(shape)), Life(0, 1, 8 * prod(shape))]
+    tables = SizeTables(Numbers(lives), [Port("x", shape, np.dtype(np.float32))], [], {})
+    for met in ((2, 3000, 3000), (3, 700, 80), (1, 1, 1 << 20), (40, 900, 2)):
+        sized = tables.of({"x": met})
+        assert sized is not None and 12 * prod(met) <= sized.bytes <= max(24 * prod(met), 1 << 26)
+    few = [tables.of({"x": met}) for met in ((2, 50, 60), (3, 64, 7))]
+    assert few[0] is not None and few[1] is not None and (few[0].table == few[1].table).all()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,8 @@ import pytest
 from derivative_checks import BACKENDS
 
 import glow_compiler as glow
+from glow_compiler.function_sizes import KEPT
+from glow_runtime.compiler import Compiler
 
 Arguments = tuple[Any, ...]
 
@@ -179,6 +182,31 @@ def test_rows_of_a_deep_product_have_one_program(caplog: pytest.LogCaptureFixtur
         for n in (200, 45, 64, 30, 28, 16):
             np.testing.assert_allclose(f(_array(n, 3072), w), _array(n, 3072) @ w, rtol=1e-3, atol=1e-4)
     assert [r.message for r in caplog.records].count("compiled for any n") == 1
+
+
+def test_programs_are_kept_on_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same function in another process compiles nothing: neither of its first sizes, nor of any."""
+    monkeypatch.setenv("GLOW_CACHE_DIR", str(tmp_path))
+    made, compile_ = list[Any](), Compiler.compile
+    monkeypatch.setattr(Compiler, "compile", lambda *x, **y: made.append(x) or compile_(*x, **y))
+    weights, counts = _weights(), list[int]()
+    for _ in range(2):
+        f = glow.jit(_attended, shapes={"x": ("n", 4)})
+        for n in (9, 13, 40):
+            x = _array(n, 4)
+            np.testing.assert_allclose(f(x, weights), _attended(x, weights), rtol=1e-4, atol=1e-5)
+        assert f.report()["sizes"] == ["any n"]
+        counts.append(len(made))
+    assert 2 <= counts[0] == counts[1]
+
+
+def test_shapes_that_are_left_out_keep_a_few_executables() -> None:
+    f = glow.jit(lambda x, y: np.sum(x) + y, shapes={"x": ("n",)})
+    for n in [*range(2, 22), 2, 3]:
+        np.testing.assert_allclose(
+            f(_array(5), _array(n)), np.sum(_array(5)) + _array(n), rtol=1e-4, atol=1e-5
+        )
+    assert len(f.report()["sizes"]) == KEPT
 
 
 def test_gradients_for_any_size() -> None:

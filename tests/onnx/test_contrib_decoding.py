@@ -334,22 +334,27 @@ def test_counts_within_a_cache_decide_nothing(backend: str) -> None:
     assert net.run({**feed, "total": np.array(7, np.int32)})["ok"].shape == (2, 2, 7, 16)  # beyond the cache
 
 
-@pytest.mark.parametrize("room", [0, 12])
-def test_a_mask_tells_how_much_of_a_cache_is_taken(room: int) -> None:
-    """Caches that grow with each token, and caches with room for all: a program for any length."""
-    net = glow.compile(_caching(masked=True))
-    peer = ort.InferenceSession(_caching(masked=True).SerializeToString(), providers=["CPUExecutionProvider"])
+@pytest.mark.parametrize(("masked", "room"), [(True, 0), (True, 12), (False, 0)])
+def test_a_mask_or_a_number_tells_how_much_of_a_cache_is_taken(masked: bool, room: int) -> None:
+    """Caches that grow with each call, and caches with room for all: a program for any length."""
+    net = glow.compile(_caching(masked))
+    peer = ort.InferenceSession(_caching(masked).SerializeToString(), providers=["CPUExecutionProvider"])
     caches, length, programs = [np.zeros((1, 2, room, 16), np.float32)] * 2, 0, list[Any]()
-    for new in (5, 1, 1, 1, 1):
+    for new in (5, 1, 1, 1, 1, *(() if room else (20, 3, 2))):
         length += new
         feed = {"q": real(1, new, 64), "k": real(1, new, 32), "v": real(1, new, 32)}
-        feed |= {"pk": caches[0], "pv": caches[1], "mask": np.ones((1, length), np.int64)}
+        feed |= {"pk": caches[0], "pv": caches[1]}
+        if masked:
+            feed |= {"mask": np.ones((1, length), np.int64)}
+        else:
+            feed |= {"ends": np.array([length - 1], np.int32), "total": np.array(length, np.int32)}
         wanted = list(map(np.asarray, peer.run(None, feed)))
         for got, want in zip(net.run(feed).values(), wanted, strict=True):
             np.testing.assert_allclose(got, want, atol=1e-5)
         caches = wanted[1:]
         programs.append(net.program)
     assert programs[1] is programs[2] is programs[3] is programs[4]
+    assert room or programs[6] is programs[7]
 
 
 def _attending(kind: str) -> tuple[Any, Callable[[int, int], dict[str, Array]]]:

@@ -167,3 +167,24 @@ def test_fourier_transforms_of_any_length(name: str) -> None:
         return np.stack((bins.real, bins.imag), -1)
 
     _one_program(_model([node], shapes, weights), sizes, shapes, transform)
+
+
+def test_tall_and_wide_images_share_a_program() -> None:
+    """A window as large as the image asks nothing of which of its sizes is the larger one."""
+    nodes = [helper.make_node("GlobalAveragePool", ["x"], ["m"]), helper.make_node("Relu", ["m"], ["y"])]
+    shapes: Shapes = {"x": (1, 3, "h", "w")}
+    sizes = [{"h": h, "w": w} for h, w in ((20, 25), (25, 20), (18, 31))]
+    _one_program(_model(nodes, shapes), sizes, shapes)
+
+
+@pytest.mark.parametrize("policy", ["not_larger", "not_smaller"])
+def test_ratios_of_images_of_one_width(policy: str) -> None:
+    """The axis of a known size has the ratio of the other one, and the other way round."""
+    weights = {"sizes": np.array([7, 18])}
+    node = helper.make_node(
+        "Resize", ["x", "", "", "sizes"], ["y"], axes=[2, 3], keep_aspect_ratio_policy=policy,
+        mode="linear",
+    )  # fmt: skip
+    shapes: Shapes = {"x": (1, 3, "h", 24)}
+    for heights in ((5, 6, 8), (20, 31, 44)):
+        _one_program(_model([node], shapes, weights, 19), [{"h": h} for h in heights], shapes)

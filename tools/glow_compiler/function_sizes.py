@@ -7,6 +7,7 @@ for any. Other functions have a program for each set of shapes.
 from __future__ import annotations
 
 import re
+from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
@@ -22,6 +23,7 @@ from glow_dialects.core.forks import ForkLock
 from glow_dialects.core.symbols import Symbols, solved
 from glow_dialects.fn.domain import NoneType, NotNative, Scalar, TensorType, Text, TupleType, Type, widened
 from glow_dialects.fn.record import Record, rebuilt
+from glow_runtime.compile import module_key
 from glow_runtime.compiler import Compiler
 from glow_runtime.executable import Executable, Specialize
 from glow_runtime.functions import FunctionProgram, type_of
@@ -36,6 +38,8 @@ if TYPE_CHECKING:
 
 #: Shapes of parameters: sizes, names and None for an array, for others dicts by item, or sequences.
 Shapes = Mapping[str, Any]
+KEPT = 16
+"""Executables of a function: shapes that its `shapes` leave out may be others in each call."""
 _LIMITS = re.compile(r"(?P<size>.*?)(?: from (?P<from>\d+))?(?: to (?P<to>\d+))?(?: by (?P<by>\d+))?")
 
 
@@ -67,7 +71,8 @@ class FunctionSizes:
         self._specialize: Specialize | None = specialize
         self._limits: dict[str, tuple[int, float, int]] = {}
         self._shapes = None if shapes is None else {n: self._spec(n, s) for n, s in self._known(shapes)}
-        self._made: dict[Any, SizedFunction | str] = {}
+        #: Those used last, in the order of use.
+        self._made: OrderedDict[Any, SizedFunction | str] = OrderedDict()
         self._lock = ForkLock()
 
     def _known(self, shapes: Any) -> list[tuple[str, Any]]:
@@ -131,6 +136,9 @@ class FunctionSizes:
                 except (NotNative, OpenSizes) as reason:
                     made = str(reason)
                 self._made[key] = made
+            self._made.move_to_end(key)
+            if len(self._made) > KEPT:
+                self._made.popitem(last=False)
         if isinstance(made, str):
             _Door(arguments, self._limits).check({n: s for a in arguments for n, s in a.met.items()})
         return made
@@ -283,7 +291,7 @@ class FunctionPrograms(ProgramSource):
 
     def program(self, shapes: dict[str, tuple[int, ...]], values: dict[str, Array]) -> Program:
         del values
-        return self._compiler.compile(self._module(shapes), own=True)
+        return self._compiler.recall(self._module(shapes))
 
     def imported(self, shapes: dict[str, tuple[int, ...]]) -> ModuleOp:
         return self._module(shapes)
@@ -291,15 +299,13 @@ class FunctionPrograms(ProgramSource):
     def open_program(self, shapes: Mapping[str, tuple[int, ...]], values: dict[str, Array]) -> Program | None:
         del values
 
-        def make() -> Program:
-            module = self._module(dict(shapes))
-            extents = [d for shape in shapes.values() for d in shape if isinstance(d, Extent)]
-            for symbol in extents[0].conditions.symbols:
-                if symbol.least >= symbol.most:
-                    raise OpenSizes(f"what is computed is for {symbol} = {symbol.example} only")
-            return self._compiler.compile(module, own=True)
-
-        return self._compiler.open(None, shapes, make)
+        module = self._module(dict(shapes))
+        extents = [d for shape in shapes.values() for d in shape if isinstance(d, Extent)]
+        for symbol in extents[0].conditions.symbols:
+            if symbol.least >= symbol.most:
+                raise OpenSizes(f"what is computed is for {symbol} = {symbol.example} only")
+        key = self._compiler.keyed(module_key(module)) if self.backend.remembers else None
+        return self._compiler.open(key, shapes, lambda: self._compiler.compile(module, own=True))
 
 
 def _declared(

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, cast
 from glow_backends.base import Port, Program
 from glow_compiler.onnx_model import OnnxModel
 from glow_dialects.core.errors import UnsupportedError
+from glow_runtime.cache_counts import as_numbers
 from glow_runtime.compiler import Compiler
 from glow_runtime.kept_states import States, kept_states
 from glow_runtime.planned import PlannedProgram
@@ -44,6 +45,7 @@ class OnnxPrograms(ProgramSource):
         self._model, self._compiler = model, compiler
         self.backend = compiler.backend
         self.phases = compiler.phases
+        self._counts = {s.name: s.dtype for s in inputs if s.name in self.cache_counts}
         #: By the inputs with default values that are replaced.
         self._plans: dict[frozenset[str], ModelPlan] = {}
 
@@ -79,6 +81,7 @@ class OnnxPrograms(ProgramSource):
         """A program for any size, compiled."""
         from glow_dialects.core.quiet_gc import quiet_gc
 
+        values = as_numbers(values, self._counts, shapes)
         with quiet_gc():
             stage = self._plan(frozenset(self._replaced(shapes))).first(self.plain(shapes), values)
             if stage is None or not stage.whole or stage.module is None:
@@ -93,7 +96,7 @@ class OnnxPrograms(ProgramSource):
         """The program of the whole model where its first stage is that, else one that follows the plan."""
         replaced = frozenset(self._replaced(shapes))
         plan = self._plans.get(replaced) or self._plan(replaced)
-        plain = self.plain(shapes)
+        plain, values = self.plain(shapes), as_numbers(values, self._counts, shapes)
         stage = plan.first(plain, values)
         if stage is not None and stage.whole:
             assert stage.module is not None

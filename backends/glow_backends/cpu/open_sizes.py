@@ -31,7 +31,9 @@ if TYPE_CHECKING:
 KEPT, PLANS = 256, 64
 """Sizes whose numbers are kept, and rounded sizes whose plans of the memory are."""
 _STEP = 64
-"""What sizes are rounded up to for a plan, at the least."""
+"""What sizes are rounded up to for a plan, at the least, unless that makes much of little."""
+_SPARE = 2, 1 << 26
+"""How many times as many bytes as are needed buffers may take together, and how many they may in any case."""
 Shapes = Mapping[str, Sequence[int]]
 
 
@@ -206,9 +208,13 @@ class SizeTables:
 
     def _placed(self, values: tuple[int, ...], needed: list[int]) -> tuple[list[int], int]:
         """Places of buffers of at least these bytes, and of the arena's end."""
-        above = tuple(map(_rounded_up, values))
-        plan = self._plans.get(above)
-        room = self._room(above) if plan is None else plan[1]
+        most = max(_SPARE[0] * sum(needed), _SPARE[1])
+        for step in (_STEP, 1):
+            above = tuple([_rounded_up(value, step) for value in values])
+            plan = self._plans.get(above)
+            room = self._room(above) if plan is None else plan[1]
+            if sum(room) <= most:
+                break
         if plan is None or any(have < n for have, n in zip(room, needed, strict=True)):
             # Fewer elements may take more bytes.
             plan = self._planned([max(pair) for pair in zip(room, needed, strict=True)])
@@ -234,9 +240,9 @@ class SizeTables:
         return found, sizes, arena
 
 
-def _rounded_up(value: int) -> int:
-    """The next of the sizes that plans are made for: at most a quarter more."""
-    step = max(_STEP, 1 << max(0, value.bit_length() - 3))
+def _rounded_up(value: int, step: int) -> int:
+    """The next of the sizes that plans are made for: at most a quarter more, or a multiple of a step."""
+    step = max(step, 1 << max(0, value.bit_length() - 3))
     return -(-value // step) * step
 
 

@@ -19,7 +19,7 @@ from glow_dialects.core.graph_op import GraphOp
 from glow_dialects.core.location import UNKNOWN, is_unknown, node_location
 from glow_dialects.core.size_text import SYMBOLS, SymbolsAttr
 from glow_dialects.core.symbols import Symbols, parse_size
-from glow_dialects.core.types import Array, Tensor, tensor, typed
+from glow_dialects.core.types import Array, Tensor, dtype_of, tensor, typed
 from glow_dialects.ops.module import FuncOp, GetOp, PlaceholderOp, SaveOp
 from glow_frontends.onnx.emitter import Emitter, check_size
 from glow_frontends.onnx.errors import RuleError
@@ -143,10 +143,12 @@ class Import:
             self.emitter.name(array, name)
 
     def input(self, name: str, kind: Tensor, known: Array | None = None) -> None:
-        """An input of the graph, of which the contents may be `known`."""
+        """An input of the graph, of which the contents may be `known`: objects where they are open sizes."""
         placeholder = self.placeholder(name, name, kind, "input")
         if known is None:
             self.scope.values[name] = self.emitter.builder.insert(GetOp.of(placeholder)).result
+        elif known.dtype == object and dtype_of(kind) != object:
+            self.scope.values[name] = self.emitter.sizes(known, dtype_of(kind))
         else:
             self.define({name: known})
 
@@ -233,7 +235,7 @@ def bound_inputs(
         raise ImportProblems(source, ["two inputs have one name"])
     bound = bind_shapes(inputs, {**shapes, **{n: v.shape for n, v in values.items()}}, source, sizes)
     for name, array in values.items():
-        if array.dtype != bound[name][1]:
+        if array.dtype not in (bound[name][1], object):
             raise ShapeError(f"{source}: input '{name}' is {bound[name][1]}, not {array.dtype}")
     return {name: tensor(dims, dtype) for name, (dims, dtype) in bound.items()}
 

@@ -24,10 +24,11 @@ def cut_open(total: int, rows: int, once: bool) -> tuple[RowRun, ...]:
     return tuple(RowRun(start, stop, size, last) for (start, stop, last), size in sized)
 
 
-def open_block(rows: int, columns: int, target: CpuTarget, max_rows: int) -> Block:
+def open_block(rows: int, columns: int, target: CpuTarget, max_rows: int, few: bool) -> Block:
     """The register block where the run tells how many rows or columns there are.
 
-    It has no more columns than there are, but for a single vector, and no more rows unless these are few.
+    It has no more columns than there are, but for a single vector. Of `few` rows it may have more than there
+    are, as where each is taken once anyway.
     """
     vectors = open_vectors(columns, target)
     if not isinstance(rows, Extent):
@@ -39,7 +40,7 @@ def open_block(rows: int, columns: int, target: CpuTarget, max_rows: int) -> Blo
             blocks += [Block(most, v)] if most else []
         many = max(_MANY, estimate(rows))
         block = min(blocks, key=lambda b: even_cost(many // b.rows * b.rows, vectors, b))
-        if few_rows(rows):
+        if few:
             block = Block(min(block.rows, _FEW // 2), block.vectors)
     if isinstance(columns, Extent) and usually(columns, "<", block.vectors * target.lanes):
         block = Block(block.rows, 1)

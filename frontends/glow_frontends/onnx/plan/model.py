@@ -53,7 +53,8 @@ class ModelPlan:
             return None
         bound = bound_inputs(self.model, shapes, values, self.setting.source.name)
         forms: dict[str, Form] = {n: TensorForm(shape_of(t), dtype_of(t)) for n, t in bound.items()}
-        forms |= {n: known_form(v) for n, v in values.items()}
+        # What are open sizes is none of what tells stages apart: there is one for them.
+        forms |= {n: known_form(v) for n, v in values.items() if v.dtype == dtype_of(bound[n])}
         return self.graph.stage(self.graph.all, forms, values)
 
     def run(

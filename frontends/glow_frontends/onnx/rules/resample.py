@@ -203,7 +203,8 @@ def _sized(g: Emitter, x: Value, sizes: Sequence[int], scales: Sequence[Ratio], 
         return _narrowed(g, _sized(g, wide, sizes, scales, **more), kind)
     known: list[float] = []
     for axis, (size, before, scale) in enumerate(zip(sizes, shape(x), scales, strict=True)):
-        if is_open((size, before)) and not (are_equal(size, before) and scale == 1.0):
+        opened = isinstance(scale, tuple) or is_open((size, before))
+        if opened and not (are_equal(size, before) and scale == 1.0):
             if _can_be_sampled(scale, more):
                 x, scale = _sampled(g, x, axis, size, scale, more), 1.0
             elif isinstance(scale, tuple):
@@ -283,7 +284,8 @@ def _from_sizes(n: Node, dims: Sequence[int], sizes: Sequence[int]) -> tuple[Seq
         smaller = size * bottom < top * before
         if smaller == (policy == "not_larger"):
             top, bottom = size, before
-    return [(top, bottom)] * len(dims), [
+    ratio = (top, bottom) if is_open((top, bottom)) else top / bottom
+    return [ratio] * len(dims), [
         top if are_equal(d, bottom) else (2 * top * d + bottom) // (2 * bottom) for d in dims
     ]
 

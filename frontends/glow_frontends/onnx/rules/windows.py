@@ -48,7 +48,7 @@ def window_of(n: Node, sizes: Sequence[int], kernel: Sequence[int] | None = None
             f"kernel {kernel}, strides {strides}, dilations {dilations}, pads {pads} "
             f"do not fit {count} spatial axes"
         )
-    if min((*kernel, *strides, *dilations), default=1) < 1:
+    if any(number < 1 for number in (*kernel, *strides, *dilations)):
         raise RuleError("kernel, strides and dilations must be positive")
     window = Window(kernel, strides, dilations, pads, (0,) * count)
     mode = n.text("auto_pad", "NOTSET")

@@ -140,15 +140,16 @@ def plan_gemm(spec: GemmSpec, target: CpuTarget) -> Plan:
     # Rows may be computed twice where nothing that a first result replaces is read.
     once = spec.accumulate or spec.epilogue.inplace or (not open_k and spec.k > _DEEP) or spec.some_rows
     alike = None
+    few = not once and few_rows(spec.m)
     if is_open((spec.m, spec.n)):
-        block = open_block(spec.m, spec.n, target, limit)
+        block = open_block(spec.m, spec.n, target, limit, few)
     else:
         alike = None if once else shared_block(spec.m, vectors, target, limit)
         block = alike or choose_block(spec.m, vectors, target, limit)
     if spec.some_rows:  # as many tiles as any choice of rows may need
         runs = (RowRun(0, spec.m // block.rows + len(halves(block.rows)), block.rows, spec.m),)
     elif isinstance(spec.m, Extent):
-        runs = cut_open(spec.m, block.rows, once or few_rows(spec.m))
+        runs = cut_open(spec.m, block.rows, once or few)
     elif alike is not None and not may_overlap(spec.m, block.rows):
         runs = cut_alike(spec.m, block.rows)
     else:
@@ -174,8 +175,8 @@ def plan_gemm(spec: GemmSpec, target: CpuTarget) -> Plan:
     (group,) = computed(
         tiles_of_group, spec.m, length, runs[-1].stop, items, block.rows, budget, target.threads
     )
-    few = block.rows * block.vectors < _CHAINED and not deep and not open_k
-    chains = _CHAINED // (block.rows * block.vectors) if few else 1
+    short = block.rows * block.vectors < _CHAINED and not deep and not open_k
+    chains = _CHAINED // (block.rows * block.vectors) if short else 1
     return Plan(
         block,
         source,
@@ -395,7 +396,7 @@ class _Emission:
             row_at=(lambda r: self._row(k.add(row, r))) if spec.some_rows else None,
         )
         chains = plan.chains
-        if few_rows(spec.m) and isinstance(loop.count, int) and plan.slice is spec.k:
+        if isinstance(spec.m, Extent) and isinstance(loop.count, int) and plan.slice is spec.k:
             chains = min(max(1, _CHAINED // (rows * vectors)), loop.count)
         if chains > 1:
             sums = multiply_in_chains(k, a, offsets, b, vectors, loop, chains, read)

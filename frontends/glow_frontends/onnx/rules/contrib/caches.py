@@ -117,7 +117,7 @@ def _place(g: Emitter, query: Value, past: Value | None, length: Value, last: Va
     if new == whole:
         return Place(broadcast(g, np.zeros((), np.int64), (batch, 1, 1, 1)), new, total)
     ends = g.reshape(cast_to(g, last, INT64), (batch, 1, 1, 1))
-    start = g(AddOp, ends, np.array(1 - new, np.int64))
+    start = g(AddOp, ends, g.size(1 - new, INT64))
     return Place(g(MaxOp, start, np.zeros((), np.int64)), new, total)
 
 
@@ -143,8 +143,8 @@ def _write(g: Emitter, past: Value | None, x: Value, place: Place) -> Value:
     if place.total == new:
         return x
     offset = g(SubOp, _steps(g, place.total, 2), place.start)
-    inside = g(AndOp, g(CmpGeOp, offset, g.like(0, offset)), g(CmpLtOp, offset, g.like(new, offset)))
-    index = g(MinOp, g(MaxOp, offset, g.like(0, offset)), g.like(new - 1, offset))
+    inside = g(AndOp, g(CmpGeOp, offset, g.like(0, offset)), g(CmpLtOp, offset, g.size(new, INT64)))
+    index = g(MinOp, g(MaxOp, offset, g.like(0, offset)), g.size(new - 1, INT64))
     index = broadcast(g, index, (batch, heads, place.total, width))
     spread = g(GatherElementsOp, x, index, axis=2)
     old: Value = np.zeros((), dtype_of_value(x))
