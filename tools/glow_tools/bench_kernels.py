@@ -34,19 +34,13 @@ def planned(
     shapes: Mapping[str, Sequence[int]],
     backend: Backend,
     opened: bool = False,
-<<<<<<< HEAD
     inputs: Mapping[str, Any] | None = None,
-) -> tuple[ModuleOp, InstrFuncOp, dict[str, float]]:
-    """The module of a model, compiled down to planned instructions, and seconds of each phase.
-
-    Its sizes are known, unless it is `opened`: then shapes may have extents. `inputs` as in `read_module`.
-=======
     exact: bool = False,
 ) -> tuple[ModuleOp, InstrFuncOp, dict[str, float]]:
     """The module of a model, compiled down to planned instructions, and seconds of each phase.
 
-    Its sizes are known, unless it is `opened`: then shapes may have extents. `exact` is `glow.compile`'s.
->>>>>>> ship
+    Its sizes are known, unless it is `opened`: then shapes may have extents. `inputs` as in `read_module`,
+    `exact` as in `glow.compile`.
     """
     stages: dict[str, float] = {}
     start = time.perf_counter()
@@ -83,11 +77,7 @@ def show(path: str, shapes: Mapping[str, Sequence[int]], a: argparse.Namespace) 
             print_accuracy(errors)
     if not (a.profile or a.trace):
         return figures
-<<<<<<< HEAD
-    module, function, stages = planned(path, shapes, backend, inputs=inputs)
-=======
-    module, function, stages = planned(path, shapes, backend, exact=a.exact)
->>>>>>> ship
+    module, function, stages = planned(path, shapes, backend, inputs=inputs, exact=a.exact)
     rng = np.random.default_rng(a.seed)
     feed = {p.name: inputs.get(p.name, random_values(rng, p.shape, p.dtype)) for p in ports(module, "input")}
     measured = profile(module, function, backend.target, feed, runs=max(5, 3 * a.rounds))
