@@ -205,6 +205,11 @@ Dot = Callable[[KernelBuilder, ir.Value, ir.Value, ir.Value], ir.Value]
 NestBody = Callable[[Index, Index, Sequence[ir.Value]], list[ir.Value]]
 
 
+def few_parts(parts: int) -> int:
+    """2, 8 or 32 instead of any power of two, for code that more numbers of rows share."""
+    return parts if parts == 1 else 1 << ((parts.bit_length() - 2) // 2 * 2 + 1)
+
+
 def reduce_nest(
     k: KernelBuilder, nest: Sequence[Loop], body: NestBody, sums: Sequence[ir.Value]
 ) -> list[ir.Value]:
@@ -279,6 +284,11 @@ def multiply(
         return reduce_nest(k, [steps], shifted, sums)
 
     return reduce_nest(k, [*nest[:-1], pieces], inner, sums)
+
+
+def chains_of(sums: int) -> int:
+    """How many chains of so many sums hide the FMA's latency."""
+    return max(1, 8 // sums)
 
 
 def multiply_in_chains(

@@ -35,8 +35,10 @@ from glow_backends.cpu.emit.register_blocks import (
     Loop,
     Output,
     Stream,
+    chains_of,
     choose_block,
     cut_evenly,
+    few_parts,
     may_overlap,
     multiply,
     multiply_in_chains,
@@ -55,8 +57,6 @@ _CHUNK = 16
 """Steps of the reduction that a fetch of the next panel of packed weights goes with."""
 _AHEAD = 16
 """Rows of B that are fetched ahead where it is read as it lies."""
-_CHAINED = 8
-"""Sums of a tile that hide the FMA's latency; tiles of fewer take several at a time."""
 _DEEP = 2048
 """Reductions longer than this go in slices half as long, so that blocks find their A in cache."""
 
@@ -125,11 +125,6 @@ class Plan:
         return self.runs[-1].stop
 
 
-def _few_parts(parts: int) -> int:
-    """2, 8 or 32 instead of any power of two, for code that more numbers of rows share."""
-    return parts if parts == 1 else 1 << ((parts.bit_length() - 2) // 2 * 2 + 1)
-
-
 def plan_gemm(spec: GemmSpec, target: CpuTarget) -> Plan:
     """Choose the block, the source of B, and the slices of rows and of the reduction."""
     spec = spec.folded()
@@ -175,8 +170,7 @@ def plan_gemm(spec: GemmSpec, target: CpuTarget) -> Plan:
     (group,) = computed(
         tiles_of_group, spec.m, length, runs[-1].stop, items, block.rows, budget, target.threads
     )
-    short = block.rows * block.vectors < _CHAINED and not deep and not open_k
-    chains = _CHAINED // (block.rows * block.vectors) if short else 1
+    chains = 1 if deep or open_k else chains_of(block.rows * block.vectors)
     return Plan(
         block,
         source,
@@ -395,9 +389,9 @@ class _Emission:
             self.live,
             row_at=(lambda r: self._row(k.add(row, r))) if spec.some_rows else None,
         )
-        chains = plan.chains
-        if isinstance(spec.m, Extent) and isinstance(loop.count, int) and plan.slice is spec.k:
-            chains = min(max(1, _CHAINED // (rows * vectors)), loop.count)
+        chains, steps = plan.chains, loop.count
+        if isinstance(spec.m, Extent) and isinstance(steps, int) and plan.slice is spec.k:
+            chains = min(chains_of(rows * vectors), steps)
         if chains > 1:
             sums = multiply_in_chains(k, a, offsets, b, vectors, loop, chains, read)
             if load:
@@ -420,11 +414,10 @@ class _Emission:
         tile: Index,
     ) -> list[ir.Value]:
         """The sums of one tile; packed weights of the next panel are fetched meanwhile."""
-        k, plan = self.k, self.plan
+        k, spec, plan = self.k, self.spec, self.plan
         if not isinstance(loop.count, int):
             return multiply(k, a, offsets, b, vectors, [loop], sums, read)
-        open_n = isinstance(self.spec.n, Extent)
-        if plan.source is Source.DIRECT and (open_n or 4 * self.spec.n * self.spec.k > k.target.l2 // 2):
+        if plan.source is Source.DIRECT and (is_open((spec.n,)) or 4 * spec.n * spec.k > k.target.l2 // 2):
             # Its rows lie apart, so that nothing else fetches them in time.
             ahead = Stream(k.gep(b, k.mul(loop.b_step, _AHEAD)), 1, vectors * self.lanes)
             return multiply(k, a, offsets, b, vectors, [loop, Loop(1, 0, 0)], sums, read, ahead)
@@ -436,7 +429,7 @@ class _Emission:
             return multiply(k, a, offsets, b, vectors, [loop], sums, read, near)
         chunks, rest = divmod(loop.count, _CHUNK)
         chunk = _CHUNK * self.width
-        parts = _few_parts(stream_parts(min(several, group), chunk))
+        parts = few_parts(stream_parts(min(several, group), chunk))
         part = k.b.urem(k.i(tile), k.i(parts))
         stream = Stream(
             k.gep(b, k.add(k.mul(part, chunks * chunk // parts), loop.count * self.width)), parts, chunk
