@@ -166,6 +166,23 @@ def test_factors_of_many_bits_are_computed_as_they_round() -> None:
         np.testing.assert_array_equal(net.run({"x": x})["y"], x[: int(np.float32(n) * np.float32(0.7))])
 
 
+def test_quotients_by_vectors_of_one_number() -> None:
+    """A size that is divided by three equal numbers is three sizes."""
+    nodes = [
+        helper.make_node("Shape", ["x"], ["shape"]),
+        helper.make_node("Squeeze", ["shape"], ["length"]),
+        helper.make_node("Cast", ["length"], ["float"], to=TensorProto.FLOAT),
+        helper.make_node("Div", ["float", "twos"], ["halves"]),
+        helper.make_node("Floor", ["halves"], ["whole"]),
+        helper.make_node("Concat", ["whole", "whole"], ["six"], axis=0),
+        helper.make_node("ReduceSum", ["x"], ["total"], keepdims=0),
+        helper.make_node("Add", ["six", "total"], ["y"]),
+    ]
+    feeds = [{"x": np.zeros(n, np.float32)} for n in (9, 100, 251)]
+    model = _model(nodes, {"x": ["n"]}, {"twos": np.full(3, 2, np.float32)})
+    assert _programs(model, feeds, lambda x: np.full(6, len(x) // 2, np.float32)) <= 2
+
+
 @pytest.mark.parametrize(
     ("channels", "taps", "pads", "dilation", "group"),
     [(32, 7, (27, 27), 9, 1), (32, 31, (30, 0), 1, 32), (1, 25, (12, 12), 1, 1), (64, 32, (16, 15), 1, 4)],

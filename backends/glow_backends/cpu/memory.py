@@ -123,7 +123,8 @@ def file_block(path: Path, size: int) -> Array:
         return mapping.view(np.ndarray)
     block = work_memory(size)
     with path.open("rb") as file:
-        file.readinto(block.data)
+        if file.readinto(block.data) != size:
+            raise ValueError(f"{path} was cut short while it was read")
     return block
 
 

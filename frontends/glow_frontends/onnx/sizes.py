@@ -26,7 +26,7 @@ from glow_dialects.ops.slice import SliceOp, indices
 from glow_dialects.ops.tile import TileOp
 from glow_dialects.ops.transpose import TransposeOp
 from glow_dialects.ops.unary_math import AbsOp, CeilOp, FloorOp, NegOp
-from glow_frontends.onnx.values import Value, dtype_of_value, shape
+from glow_frontends.onnx.values import Value, dtype_of_value, rank, shape
 
 #: Types that hold every size.
 _WIDE = frozenset({"int32", "int64", "float32", "float64"})
@@ -44,8 +44,10 @@ def sizes_of(value: Value) -> Array | None:
         return source.array() if isinstance(source, SizesOp) else None
     if value.size > MAX_SIZES or not is_standard(value.dtype):
         return None
-    if value.dtype.kind == "f" and np.all(np.abs(value) < 2**63) and np.all(value == np.trunc(value)):
-        value = value.astype(np.int64)
+    if value.dtype.kind == "f":
+        reals = value.astype(np.float64)  # in which 2^63 is a number, as it is not in half precision
+        if np.all(np.abs(reals) < 2**63) and np.all(reals == np.trunc(reals)):
+            value = reals.astype(np.int64)
     return value.astype(object) if value.dtype.kind in "iub" else None
 
 
@@ -103,22 +105,26 @@ def _rounded(
 ) -> tuple[Array, np.dtype] | None:
     """Quotients of sizes as whole numbers, as exporters compute them, in floats; and their dtype."""
     dtype = dtype_of_value(value) if results is None else dtype_of(cast(Attribute, results))
-    ratios = _ratios_of(value) if kind is not CastOp or dtype.kind == "i" else None
-    return (
-        None if ratios is None else (objects_of(_ROUNDINGS[kind](ratios.numerators, ratios.divisor)), dtype)
-    )
+    if dtype_of_value(value) not in _REALS or (kind is CastOp and dtype.name not in ("int32", "int64")):
+        return None
+    ratios = _ratios_of(value)
+    if ratios is None:
+        return None
+    return objects_of(_ROUNDINGS[kind](ratios.numerators, ratios.divisor)), dtype
 
 
 def _ratios_of(value: Value) -> _Ratios | None:
     """Sizes divided once, by a whole number or by what is a fraction of few bits, plus whole numbers.
 
-    Their floats round as the quotients themselves do, for sizes of up to 2^24: these are whole, or at
-    least a part of the divisor away from that.
+    Their floats round as the quotients themselves do, for sizes of up to 2^21: these are whole, or at
+    least a part of the divisor away from that, and of that size floats have more digits.
     """
     op = value.owner if isinstance(value, SSAValue) else None
     sizes = sizes_of(op.array() if isinstance(op, LiteralOp) else value)
     if sizes is not None:
         return _Ratios(sizes, 1)
+    if rank(value) > 1:  # sizes lie side by side: what is not so is no more looked through
+        return None
     if isinstance(op, ReshapeOp):
         inner = _ratios_of(op.input)
         return inner and _Ratios(inner.numerators.reshape(shape(value)), inner.divisor)
@@ -129,9 +135,10 @@ def _ratios_of(value: Value) -> _Ratios | None:
         if sizes is None or by is None:
             return None
         by = 1 / by if isinstance(op, DivOp) else by
-        return _Ratios(objects_of(sizes * by.numerator), by.denominator)
+        return _Ratios(np.broadcast_to(objects_of(sizes * by.numerator), shape(value)), by.denominator)
     if isinstance(op, AddOp | SubOp):
-        x, y = _ratios_of(op.lhs), _ratios_of(op.rhs)
+        x = _ratios_of(op.lhs)
+        y = None if x is None else _ratios_of(op.rhs)
         if x is None or y is None or min(x.divisor, y.divisor) != 1:
             return None
         first, second = x.numerators * y.divisor, y.numerators * x.divisor
@@ -148,11 +155,13 @@ def _factor(value: SSAValue) -> Fraction | None:
     if numbers.size != 1 or not 0 < numbers[0] < _MOST_FACTOR:
         return None
     factor = Fraction(float(numbers[0]))
-    return factor if max(factor.numerator, factor.denominator) < _MOST_FACTOR else None
+    few = factor.denominator == 1 or max(factor.numerator, factor.denominator) <= _FEW_PARTS
+    return factor if few else None
 
 
-#: Floats of 24 bits hold the products of such numbers and sizes.
-_MOST_FACTOR = 1 << 10
+#: Whole factors are less than the first. Floats of 24 bits hold products of sizes and of so many parts.
+_MOST_FACTOR, _FEW_PARTS = 1 << 10, 8
+_REALS = (np.dtype(np.float32), np.dtype(np.float64))
 
 
 def _quotient(x: int, y: int) -> int:
