@@ -9,6 +9,7 @@ import pytest
 from onnx import ModelProto, TensorProto, helper
 
 import glow_compiler as glow
+from glow_backends.cpu.memory import Recycled
 from glow_dialects.core.errors import BindingError, ClosedError
 
 
@@ -49,3 +50,29 @@ def test_a_call_like_the_last(rows: int | str, backend: str) -> None:
     net.close()
     with pytest.raises(ClosedError):
         net.run({"a": a, "b": b})
+
+
+def test_results_of_other_sizes_take_memory_that_nobody_holds() -> None:
+    """Sizes that grow a little find room where the last but one was; what is held stays as it is."""
+    memory = Recycled(np.dtype(np.float32))
+    first, _ = memory.array((1000,))
+    first[...] = 1
+    second, _ = memory.array((1010,))
+    second[...] = 2
+    del first
+    places: set[int] = set()
+    for size in range(1020, 1200, 10):
+        third, place = memory.array((size,))
+        assert not np.shares_memory(second, third)
+        assert third.shape == (size,)
+        assert place % 64 == 0
+        third[...] = 3
+        assert (second == 2).all()
+        places.add(place)
+        second, third = third, second  # the caller holds the newer one, as in a loop over its own outputs
+        second[...] = 2
+        del third
+    assert len(places) <= 4
+    small, place = memory.array((10,))
+    assert place not in places, "a small array keeps no large memory"
+    assert small.shape == (10,)

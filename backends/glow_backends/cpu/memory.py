@@ -48,6 +48,9 @@ class Recycled:
 
     _UNUSED = 3
     """References to a block that nobody else holds: from here, from its first array, from who counts them."""
+    _ROOM = 4
+    """Memory for one shape is taken for others that fill at least this part of it: who keeps a small array
+    keeps all of its memory."""
 
     def __init__(self, dtype: np.dtype) -> None:
         self._dtype = dtype
@@ -64,16 +67,27 @@ class Recycled:
         return kept[2][...], kept[3]  # a view is made in a quarter of the time of an array
 
     def _new(self, shape: tuple[int, ...]) -> tuple[Array, tuple[int, ...], Array, int]:
-        count = math.prod(shape) * self._dtype.itemsize
-        try:
-            block = np.empty(count + ALIGN, np.uint8)
-        except MemoryError:
-            raise CompileError(_TOO_LARGE.format(count)) from None
+        needed = math.prod(shape) * self._dtype.itemsize + ALIGN
+        for kept in self._blocks:
+            block = kept[0]
+            if getrefcount(block) == self._UNUSED + 1 and needed <= block.nbytes <= self._ROOM * needed:
+                others = [b for b in self._blocks if b is not kept]
+                break
+        else:  # where sizes grow from call to call, the next ones find room; pages not written cost nothing
+            others = self._blocks[-1:]
+            block = self._allocated(needed + needed // 4 if others else needed)
         start = address(block)
         offset = -start % ALIGN
         array = np.ndarray(shape, self._dtype, block, offset)
-        self._blocks = [*self._blocks[-1:], (block, shape, array, start + offset)]
+        self._blocks = [*others, (block, shape, array, start + offset)]
         return self._blocks[-1]
+
+    @staticmethod
+    def _allocated(count: int) -> Array:
+        try:
+            return np.empty(count, np.uint8)
+        except MemoryError:
+            raise CompileError(_TOO_LARGE.format(count)) from None
 
 
 def in_large_pages(memory: mmap.mmap) -> None:
