@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
+from itertools import combinations_with_replacement
 
 import numpy as np
 import pytest
@@ -10,6 +12,7 @@ from epilogues import chain, residual_clip
 from llvmlite import ir
 
 from glow_backends.cpu.emit.epilogue import Epilogue
+from glow_backends.cpu.emit.row_runs import cut_cheaply, rows_of_tiles
 from glow_backends.cpu.kernels.gemm.gemm import (
     GemmSpec,
     Source,
@@ -142,3 +145,32 @@ def test_some_rows(spec: GemmSpec, share: float, threads: int) -> None:
     """The rows of a predicate are computed and no others."""
     live = np.random.default_rng(1).random(spec.m) < share
     check(replace(spec, some_rows=True), threads, live)
+
+
+@pytest.mark.parametrize("rows", [1, 2, 6, 8, 14, 28])
+@pytest.mark.parametrize("total", [*range(1, 40), 333])
+def test_every_open_row_is_in_one_tile(total: int, rows: int) -> None:
+    taken: list[int] = []
+    numbers = cut_cheaply(total, rows)
+    for size, start, stop, last in zip(
+        rows_of_tiles(rows), numbers[::3], numbers[1::3], numbers[2::3], strict=True
+    ):
+        for tile in range(start, stop):
+            first = last - (stop - 1 - tile) * size
+            taken += range(first, first + size)
+    assert taken == list(range(total))
+
+
+@pytest.mark.parametrize("total", range(1, 28))
+def test_open_rows_are_cut_at_the_least_cost(total: int) -> None:
+    """Tiles of one or two rows take the time of three: all choices of up to five tiles are tried."""
+    sizes, numbers = rows_of_tiles(14), cut_cheaply(total, 14)
+
+    def cost(tiles: Sequence[int]) -> float:
+        return sum(max(size + 0.3, 3.0) for size in tiles)
+
+    chosen = [
+        s for s, low, high in zip(sizes, numbers[::3], numbers[1::3], strict=True) for _ in range(low, high)
+    ]
+    choices = (c for count in range(1, 6) for c in combinations_with_replacement(sizes, count))
+    assert cost(chosen) == pytest.approx(min(cost(c) for c in choices if sum(c) == total))

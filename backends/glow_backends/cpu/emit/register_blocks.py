@@ -108,7 +108,7 @@ def cut_evenly(total: int, rows: int, once: bool = False) -> tuple[RowRun, ...]:
     full, rest = divmod(total, rows)
     if not rest or (not once and may_overlap(total, rows)):
         return (RowRun(0, ceil_div(total, rows), rows, total - rows),)
-    return RowRun(0, full, rows, total), RowRun(full, full + 1, rest, total)
+    return RowRun(0, full, rows, (full - 1) * rows), RowRun(full, full + 1, rest, full * rows)
 
 
 _ALIKE_CUT = 1.06

@@ -6,6 +6,7 @@ Where only the run tells the sizes, it works these out without the compiler: not
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 
@@ -18,7 +19,10 @@ def ends_of(rows: int) -> tuple[int, ...]:
 
 @dataclass(frozen=True)
 class RowRun:
-    """Tiles [start, stop) of `rows` rows, which follow each other and begin at row `last` at the latest."""
+    """Tiles [start, stop) of `rows` rows, the last of which begins at row `last`.
+
+    They follow each other; where the rows before `last` are fewer than theirs, tiles overlap.
+    """
 
     start: int
     stop: int
@@ -39,7 +43,7 @@ def cut_alike(total: int, rows: int) -> tuple[RowRun, ...]:
             rest -= end
     if rest > 0 or sum(used) >= rows:
         full, used = full + 1, []
-    runs = [RowRun(0, full, rows, total - rows)]
+    runs = [RowRun(0, full, rows, min((full - 1) * rows, total - rows))]
     for end in ends:
         start, place = runs[-1].stop, full * rows + sum(e for e in used if e > end)
         runs.append(RowRun(start, start + (end in used), end, min(place, total - end)))
@@ -65,6 +69,48 @@ def cut_once(total: int, rows: int) -> list[int]:
         numbers += [tile, tile + used, place]
         tile, place = tile + used, place + used * size
     return numbers
+
+
+def rows_of_tiles(rows: int) -> tuple[int, ...]:
+    """The rows of tiles that take any number of rows, once each, about as fast as tiles of `rows` rows."""
+    return (rows, *(few for few in (8, 4, 3, 2, 1) if few < rows))
+
+
+def cut_cheaply(total: int, rows: int) -> list[int]:
+    """Start, stop and last row of tiles of `rows_of_tiles`, as many of each as cost the least."""
+    sizes = rows_of_tiles(rows)
+    full = max(0, total // rows - 1)
+    counts = list(_cheapest(total - full * rows, sizes))
+    counts[0] += full
+    numbers, tile, place = list[int](), 0, 0
+    for size, count in zip(sizes, counts, strict=True):
+        place += count * size
+        numbers += [tile, tile + count, place - size]
+        tile += count
+    return numbers
+
+
+@cache
+def _cheapest(total: int, sizes: tuple[int, ...]) -> tuple[int, ...]:
+    """How many tiles of each of some sizes take `total` rows in the least time."""
+    if total == 0:
+        return (0,) * len(sizes)
+    found: list[tuple[float, tuple[int, ...]]] = []
+    for i, size in enumerate(sizes):
+        if size <= total:
+            rest = _cheapest(total - size, sizes)
+            counts = (*rest[:i], rest[i] + 1, *rest[i + 1 :])
+            found.append((sum(n * _cost(s) for n, s in zip(counts, sizes, strict=True)), counts))
+    return min(found)[1]
+
+
+def _cost(rows: int) -> float:
+    """The time of a tile, in rows: sums of few rows wait for each other, and each tile begins and ends."""
+    return max(rows + _TILE, _LEAST)
+
+
+_LEAST, _TILE = 3.0, 0.3
+"""Measured: the time of a tile of one or two rows, and what a tile takes beside the time of its rows."""
 
 
 def tiles_of_group(

@@ -27,7 +27,7 @@ from glow_backends.cpu.emit.memory import (
     split_index,
     transpose,
 )
-from glow_backends.cpu.emit.open_blocks import cut_open, few_rows, open_block
+from glow_backends.cpu.emit.open_blocks import cut_rows, open_block
 from glow_backends.cpu.emit.packing import pack_panels
 from glow_backends.cpu.emit.register_blocks import (
     NEAR,
@@ -49,14 +49,14 @@ from glow_backends.cpu.emit.register_blocks import (
 from glow_backends.cpu.emit.row_runs import RowRun, cut_alike, halves, tiles_of_group
 from glow_backends.cpu.target import CpuTarget
 from glow_dialects.core.errors import OpenSizes
-from glow_dialects.core.estimates import estimate
+from glow_dialects.core.estimates import estimate, usually
 from glow_dialects.core.extent import Extent, computed, is_open
 from glow_dialects.core.types import broadcast_shapes
 
 _CHUNK = 16
 """Steps of the reduction that a fetch of the next panel of packed weights goes with."""
-_AHEAD = 16
-"""Rows of B that are fetched ahead where it is read as it lies."""
+_AHEAD, _DIRECT = 16, 31
+"""Rows of B that are fetched ahead where it is read as it lies, and open rows of A up to which it is."""
 _DEEP = 2048
 """Reductions longer than this go in slices half as long, so that blocks find their A in cache."""
 
@@ -130,21 +130,20 @@ def plan_gemm(spec: GemmSpec, target: CpuTarget) -> Plan:
     spec = spec.folded()
     lanes, vectors = target.lanes, ceil_div(spec.n, target.lanes)
     # Rows a multiple of 4 KiB apart share a cache set: use no more of them than its ways.
-    open_k = isinstance(spec.k, Extent)
+    open_m, open_k = isinstance(spec.m, Extent), isinstance(spec.k, Extent)
     limit = 8 if not spec.trans_a and not open_k and spec.k % 1024 == 0 else 32
     # Rows may be computed twice where nothing that a first result replaces is read.
     once = spec.accumulate or spec.epilogue.inplace or (not open_k and spec.k > _DEEP) or spec.some_rows
     alike = None
-    few = not once and few_rows(spec.m)
     if is_open((spec.m, spec.n)):
-        block = open_block(spec.m, spec.n, target, limit, few)
+        block = open_block(spec.m, spec.n, target, limit)
     else:
         alike = None if once else shared_block(spec.m, vectors, target, limit)
         block = alike or choose_block(spec.m, vectors, target, limit)
     if spec.some_rows:  # as many tiles as any choice of rows may need
-        runs = (RowRun(0, spec.m // block.rows + len(halves(block.rows)), block.rows, spec.m),)
-    elif isinstance(spec.m, Extent):
-        runs = cut_open(spec.m, block.rows, once or few)
+        runs = (RowRun(0, spec.m // block.rows + len(halves(block.rows)), block.rows, 0),)
+    elif open_m:
+        runs = cut_rows(spec.m, block.rows)
     elif alike is not None and not may_overlap(spec.m, block.rows):
         runs = cut_alike(spec.m, block.rows)
     else:
@@ -158,7 +157,7 @@ def plan_gemm(spec: GemmSpec, target: CpuTarget) -> Plan:
     tail_vectors = 1 if isinstance(rest_columns, Extent) else ceil_div(rest_columns, lanes)
     if spec.packed_b:
         source = Source.PANELS
-    elif spec.trans_b or (tiles > 2 and spec.k > 16):
+    elif spec.trans_b or (spec.k > 16 and (usually(spec.m, ">", _DIRECT) if open_m else tiles > 2)):
         source = Source.SCRATCH
     else:
         source = Source.DIRECT
@@ -242,7 +241,7 @@ class _Emission:
 
         (count,) = k.reduce_loop(0, k.size(spec.m), 1, [k.i(0)], note)
         full, rest = k.b.sdiv(count, k.i(rows)), k.b.srem(count, k.i(rows))
-        runs: list[tuple[int, Index, Index, Index]] = [(rows, 0, full, k.mul(full, rows))]
+        runs: list[tuple[int, Index, Index, Index]] = [(rows, 0, full, k.mul(k.add(full, -1), rows))]
         tile, place = full, k.mul(full, rows)
         for size in halves(rows):
             used = k.b.zext(k.b.icmp_signed("!=", k.b.and_(rest, k.i(size)), k.i(0)), I64)
@@ -339,11 +338,11 @@ class _Emission:
             if slices > 1:
                 a_at = k.gep(a, k.mul(k.mul(number, plan.slice), self.a_step))
                 b_at = k.gep(b, k.mul(k.mul(number, plan.slice), step))
-            end = k.add(first, self.group)
-            loop = Loop(length, self.a_step, step)
+            end, loop = k.add(first, self.group), Loop(length, self.a_step, step)
             for rows, start, stop, latest in self.runs:
                 with k.loop(maximum(k, first, start), minimum(k, end, stop)) as tile:
-                    row = minimum(k, k.mul(tile, plan.block.rows), latest)
+                    before = k.mul(k.add(tile, k.add(1, k.mul(stop, -1))), rows)
+                    row = maximum(k, k.add(latest, before), 0)  # the first tiles overlap, if any do
                     self._tile(a_at, b_at, c, tile, row, rows, vectors, loop, read, load, last)
 
         self.c_column = column
@@ -423,17 +422,17 @@ class _Emission:
             return multiply(k, a, offsets, b, vectors, [loop, Loop(1, 0, 0)], sums, read, ahead)
         if plan.source is not Source.PANELS or loop.count < _CHUNK:
             return multiply(k, a, offsets, b, vectors, [loop], sums, read)
-        several, group = estimate(plan.tiles), estimate(plan.group)  # of what is fetched ahead
-        if several == 1:
+        open_tiles = is_open((plan.tiles, plan.group))
+        if not open_tiles and plan.tiles == 1:
             near = Stream(k.gep(b, NEAR), 1, loop.count * self.width)
             return multiply(k, a, offsets, b, vectors, [loop], sums, read, near)
-        chunks, rest = divmod(loop.count, _CHUNK)
-        chunk = _CHUNK * self.width
-        parts = few_parts(stream_parts(min(several, group), chunk))
+        (chunks, rest), chunk = divmod(loop.count, _CHUNK), _CHUNK * self.width
+        distance: Index = loop.count * self.width
+        parts = 1 if open_tiles else few_parts(stream_parts(min(plan.tiles, plan.group), chunk))
+        if open_tiles:  # each of them fetches all: the run tells how many there are
+            distance = k.b.select(k.b.icmp_signed("==", k.i(plan.tiles), k.i(1)), k.i(NEAR), k.i(distance))
         part = k.b.urem(k.i(tile), k.i(parts))
-        stream = Stream(
-            k.gep(b, k.add(k.mul(part, chunks * chunk // parts), loop.count * self.width)), parts, chunk
-        )
+        stream = Stream(k.gep(b, k.add(k.mul(part, chunks * chunk // parts), distance)), parts, chunk)
         inner = Loop(_CHUNK, loop.a_step, loop.b_step)
         outer = Loop(chunks, k.mul(loop.a_step, _CHUNK), k.mul(loop.b_step, _CHUNK))
         after = multiply(k, a, offsets, b, vectors, [outer, inner], sums, read, stream)
