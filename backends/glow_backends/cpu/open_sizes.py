@@ -188,6 +188,11 @@ class SizeTables:
             [*(life.bytes for life in n.lives), *n.values, *n.scratch, *sizes], list(self._origins)
         )
 
+    @cached_property
+    def _bytes_of(self) -> Callable[..., list[int]]:
+        """Bytes of buffers."""
+        return size_function([life.bytes for life in self._numbers.lives], list(self._origins))
+
     def _made(self, values: tuple[int, ...]) -> Sized:
         found = iter(self._numbers_of(*values))
         needed = list(islice(found, len(self._numbers.lives)))
@@ -225,8 +230,7 @@ class SizeTables:
 
     def _room(self, values: tuple[int, ...]) -> list[int]:
         """The bytes of buffers for some sizes."""
-        sizes, lives = self._sizes(values), self._numbers.lives
-        return [life.bytes.at(sizes) if isinstance(life.bytes, Extent) else life.bytes for life in lives]
+        return self._bytes_of(*values)
 
     def _planned(self, sizes: list[int]) -> tuple[list[int], list[int], int]:
         """A plan for bytes of buffers: one like the last, if it wastes no more of the arena, or the best."""

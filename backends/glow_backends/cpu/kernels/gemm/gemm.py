@@ -55,8 +55,8 @@ from glow_dialects.core.types import broadcast_shapes
 
 _CHUNK = 16
 """Steps of the reduction that a fetch of the next panel of packed weights goes with."""
-_AHEAD, _DIRECT = 16, 31
-"""Rows of B that are fetched ahead where it is read as it lies, and open rows of A up to which it is."""
+_AHEAD = 16
+"""Rows of B that are fetched ahead where it is read as it lies."""
 _DEEP = 2048
 """Reductions longer than this go in slices half as long, so that blocks find their A in cache."""
 
@@ -157,7 +157,9 @@ def plan_gemm(spec: GemmSpec, target: CpuTarget) -> Plan:
     tail_vectors = 1 if isinstance(rest_columns, Extent) else ceil_div(rest_columns, lanes)
     if spec.packed_b:
         source = Source.PANELS
-    elif spec.trans_b or (spec.k > 16 and (usually(spec.m, ">", _DIRECT) if open_m else tiles > 2)):
+    elif spec.trans_b or (
+        spec.k > 16 and (not usually(spec.m, "<", 2 * block.rows) if open_m else tiles > 2)
+    ):
         source = Source.SCRATCH
     else:
         source = Source.DIRECT
