@@ -59,19 +59,20 @@ class Compiler:
             return None
         if key is None:
             return _checked(shapes, make())
-        failure = backend.recall_note(f"open {key}")
-        if failure is not None:
-            raise OpenSizes(failure)
         examples = {n: tuple(map(estimate, s)) for n, s in shapes.items()}
         number = 0
         while (program := backend.recall(f"open {number} {key}")) is not None:
             if program.fits(examples):
                 return program
             number += 1
+        note = f"open {key} like {sorted(examples.items())}"  # others may do
+        failure = backend.recall_note(note)
+        if failure is not None:
+            raise OpenSizes(failure)
         try:
             program = _checked(shapes, make())
         except OpenSizes as error:
-            backend.remember_note(f"open {key}", str(error))
+            backend.remember_note(note, str(error))
             raise
         if program is not None:
             backend.remember(f"open {number} {key}", program)

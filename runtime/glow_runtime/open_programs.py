@@ -29,7 +29,7 @@ LOG = logging.getLogger("glow")
 Shapes = Mapping[str, tuple[int, ...]]
 Contents = Mapping[str, "Array"]
 ATTEMPTS = 2
-"""How often dimensions that could not stay open are tried again with other sizes."""
+"""How many sizes that could not stay open one after another are each tried, before ever fewer are."""
 KEPT = 16
 """Programs of one model: contents that they are specialised on may be others in each call."""
 _ALIKE = 512, 16
@@ -96,13 +96,14 @@ class OpenPrograms:
         differed = frozenset(n for n in (*self._differed, *self._rooms) if dims.get(n, 0) > 1)
         if self.eager:
             every = frozenset(n for n, size in dims.items() if size > 1)
-            differed = every if self._failures[every] < ATTEMPTS else differed
+            differed = differed if self._waits(every) else every
         if not differed:
             return None
         key, names = _key(shapes, contents), ", ".join(sorted(differed - self._rooms)) or "state"
         if any(p.excludes(shapes) for known, p in self._programs if known == key):
             raise OpenSizes(f"not any {names}: programs for others are not for these sizes")
-        if self._failures[differed] >= ATTEMPTS:
+        if self._waits(differed):
+            self._failures[differed] += 1
             raise OpenSizes(self._reasons[differed])
         reason = "programs for others do not suit these sizes"
         for shift in (_apart([dims[n] for n in differed]), 0):
@@ -126,6 +127,14 @@ class OpenPrograms:
         self._reasons[differed] = f"not any {names}: {reason}"
         LOG.debug("%s", self._reasons[differed])
         raise OpenSizes(self._reasons[differed])
+
+    def _waits(self, differed: frozenset[str]) -> bool:
+        """Whether it is too soon for another attempt, where others failed at the cost of a program each.
+
+        It may have been the sizes of the moment that failed: attempts do not end, but come at powers of two.
+        """
+        failures = self._failures[differed]
+        return failures >= ATTEMPTS and failures & (failures - 1) != 0
 
     def _compiled(
         self, shapes: Shapes, contents: dict[str, Array], differed: frozenset[str], shift: int

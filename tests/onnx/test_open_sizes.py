@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,9 @@ from onnx import ModelProto, TensorProto, helper, numpy_helper
 
 import glow_compiler as glow
 from glow_backends.cpu.open_program import OpenProgram
+from glow_dialects.core.errors import OpenSizes
+from glow_runtime import compiler
+from glow_runtime.open_programs import OpenPrograms
 
 WIDTH, HEADS = 32, 4
 
@@ -420,3 +424,43 @@ def test_wrong_shapes_are_told_by_dimension(shape: tuple[int, ...]) -> None:
     net = glow.compile(_model([_node("Relu", "x", "y")], [x], [y], {}))
     with pytest.raises(glow.BindingError, match=r"input 'x' has shape .*, expected \(N, 8\)"):
         net.run({"x": np.zeros(shape, np.float32)})
+
+
+def test_an_unlucky_size_leaves_others_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A size at the end of two ranges has code of its own; others share theirs, in this process and later."""
+    monkeypatch.setenv("GLOW_CACHE_DIR", str(tmp_path))
+
+    refused = list[int]()
+
+    def unlucky(shapes: dict[str, Any], program: OpenProgram) -> OpenProgram:
+        if shapes["x"][0].symbol.usual == 16:
+            refused.append(16)
+            raise OpenSizes("of one size only")
+        return program
+
+    monkeypatch.setattr(compiler, "_checked", unlucky)
+    ports = [helper.make_tensor_value_info(n, TensorProto.FLOAT, ["n"]) for n in "xy"]
+    model = _model([_node("Relu", "x", "y")], ports[:1], ports[1:], {})
+    for _ in range(2):
+        net = glow.compile(model)
+        for size in (9, 16, 60, 79):
+            x = np.linspace(-1, 1, size, dtype=np.float32)
+            np.testing.assert_array_equal(net.run({"x": x})["y"], np.maximum(x, 0))
+            assert isinstance(net.program, OpenProgram) or size <= 16
+    assert refused == [16]
+
+
+def test_sizes_that_cannot_stay_open_are_tried_ever_less(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each attempt costs what a program costs, and the sizes of the moment may be why it fails."""
+    tried = list[int]()
+
+    def refuse(self: OpenPrograms, shapes: dict[str, tuple[int, ...]], *rest: Any) -> None:
+        tried.append(shapes["x"][0])
+        raise OpenSizes("of one size only")
+
+    monkeypatch.setattr(OpenPrograms, "_compiled", refuse)
+    ports = [helper.make_tensor_value_info(n, TensorProto.FLOAT, ["n"]) for n in "xy"]
+    net = glow.compile(_model([_node("Relu", "x", "y")], ports[:1], ports[1:], {}))
+    for size in range(2, 43):
+        net.run({"x": np.zeros(size, np.float32)})
+    assert tried == [3, 4, 5, 7, 11, 19, 35]
