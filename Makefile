@@ -28,7 +28,7 @@ help:
 	@echo "imports    the one-way import rules"
 	@echo "filecheck  lit over tests/filecheck"
 	@echo "pytest     everything else under tests"
-	@echo "hunt       ten minutes (SECONDS=...) of random graphs on the CPU, the interpreter and onnxruntime"
+	@echo "hunt       ten minutes (SECONDS=...) of random graphs beside onnxruntime, and ten of open sizes"
 	@echo "hunt-expressions  20,000 (COUNT=...) random expressions of NumPy on both backends"
 	@echo "hunt-orders  50,000 (COUNT=...) random orders of passes, on cards and random graphs"
 	@echo "mutants    passes (FILES=...) with one change each: which of them no test notices"
@@ -98,6 +98,7 @@ pytest-quick: setup
 # What is wrong is reduced and written to build/hunt; `make hunt SECONDS=60` is in the tests.
 hunt: setup
 	$(BIN)/python -W ignore tests/onnx/hunt.py --seconds $(or $(SECONDS),600)
+	$(BIN)/python -W ignore tests/onnx/hunt.py --seconds $(or $(SECONDS),600) --open
 
 hunt-expressions: setup
 	$(BIN)/python -W ignore tests/numeric/hunt_expressions.py --count $(or $(COUNT),20000) --seed $(or $(SEED),0) --jobs $(JOBS)

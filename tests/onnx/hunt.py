@@ -1,11 +1,12 @@
 """A hunt for faults: random graphs on the CPU, the interpreter and onnxruntime, until the time is up.
 
-    python tests/onnx/hunt.py --seconds 600 [--seed 0] [--keep DIR]        (make hunt)
+    python tests/onnx/hunt.py --seconds 600 [--open] [--seed 0] [--keep DIR]        (make hunt)
 
 Each graph runs in a process of its own. Inputs, outputs and the arena end where a page that nobody may
 touch begins; the arena is poisoned before each of two runs, which must agree bit by bit. A process that
 dies, an exception, and an output that differs from both the interpreter and onnxruntime end the hunt
-with 1; the graph is then reduced to few operators and written to `--keep`.
+with 1; the graph is then reduced to few operators and written to `--keep`. `--open`: graphs whose sizes
+change from call to call (`open_graphs.py`).
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from typing import Any
 
 import numpy as np
 import onnx
+import open_graphs
 from random_graphs import graph
 
 import glow_compiler as glow
@@ -97,15 +99,15 @@ def fault(case: Case) -> str | None:
     return None
 
 
-def apart(case: Case) -> str | None:
-    """`fault` in a process of its own, whose death is one."""
+def apart(case: Case, open_sizes: bool = False) -> str | None:
+    """`fault`, or that of `open_graphs`, in a process of its own, whose death is one."""
     reader, writer = os.pipe()
     child = os.fork()
     if not child:
         signal.alarm(PATIENCE)
         faulthandler.disable()  # the parent says how this ends
         try:
-            found = fault(case)
+            found = open_graphs.fault(case) if open_sizes else fault(case)
         except Exception:
             found = traceback.format_exc(limit=-3)
         os.write(writer, (found or "").encode()[:4000])
@@ -128,6 +130,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=plain)
     number = int(time.time()) % 1_000_000 * 1000
     parser.add_argument("--seconds", type=float, default=600)
+    parser.add_argument("--open", action="store_true", help="sizes change from call to call")
     parser.add_argument("--seed", type=int, default=number, help="of the first graph (default: by the clock)")
     parser.add_argument("--keep", type=Path, default=Path("build/hunt"), help="where faults are written")
     a = parser.parse_args(arguments)
@@ -138,15 +141,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         made = graph(seed)
         case = Case(made.model(), made.feed)
         operators += len(made.nodes)
-        message = apart(case)
+        message = apart(case, a.open)
         if message is not None:
             wrong += 1
-            small = reduced(case, lambda part, sort=kind(message): kind(apart(part)) == sort)
+            small = reduced(case, lambda part, sort=kind(message): kind(apart(part, a.open)) == sort)
             a.keep.mkdir(parents=True, exist_ok=True)
             onnx.save(small.model, a.keep / f"{seed}.onnx")
             np.savez(a.keep / f"{seed}.npz", **small.feed)
             names = ", ".join(n.op_type for n in small.model.graph.node)
-            print(f"seed {seed}: {apart(small) or message}\n  reduced to {names}: {a.keep / str(seed)}.onnx")
+            told, file = apart(small, a.open) or message, a.keep / f"{seed}.onnx"
+            print(f"seed {seed}: {told}\n  reduced to {names}: {file}")
         seed += 1
     print(f"{seed - a.seed} graphs of {operators} operators from seed {a.seed} on: {wrong} wrong")
     return int(wrong > 0)

@@ -128,11 +128,23 @@ def transposed(g: Graph, x: str) -> None:
 
 
 def reshaped(g: Graph, x: str) -> None:
-    """Two axes merged."""
+    """Two axes merged, by numbers or by what `Shape` tells of the others."""
     shape = g.values[x]
     axis = g.rng.randrange(len(shape) - 1)
     new = (*shape[:axis], shape[axis] * shape[axis + 1], *shape[axis + 2 :])
-    g.add("Reshape", [x, g.constant(np.array(new, np.int64))], new)
+    if g.rng.random() < 0.5:
+        g.add("Reshape", [x, g.constant(np.array(new, np.int64))], new)
+        return
+    sizes = f"shape{len(g.nodes)}"
+    g.nodes.append(helper.make_node("Shape", [x], [sizes]))
+    parts = [g.constant(np.array([-1], np.int64)) if i == axis else f"{sizes}_{i}" for i in range(len(shape))]
+    parts.pop(axis + 1)
+    for i in range(len(shape)):
+        if f"{sizes}_{i}" in parts:
+            place = g.constant(np.array([i], np.int64))
+            g.nodes.append(helper.make_node("Gather", [sizes, place], [f"{sizes}_{i}"]))
+    g.nodes.append(helper.make_node("Concat", parts, [f"{sizes}_new"], axis=0))
+    g.add("Reshape", [x, f"{sizes}_new"], new)
 
 
 def cut(g: Graph, x: str) -> None:

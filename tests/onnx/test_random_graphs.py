@@ -7,6 +7,7 @@ import ctypes
 import hunt
 import numpy as np
 import onnxruntime
+import open_graphs
 import pytest
 from random_graphs import graph
 
@@ -36,6 +37,29 @@ def test_random_graphs(seed: int, backend: str) -> None:
 def test_a_minute_of_the_hunt() -> None:
     """Graphs that nobody has seen, their memory guarded and poisoned."""
     assert hunt.main(["--seconds", "60", "--seed", "1000"]) == 0
+
+
+def test_half_a_minute_of_open_sizes() -> None:
+    """Graphs whose sizes change from call to call."""
+    assert hunt.main(["--seconds", "30", "--seed", "2000", "--open"]) == 0
+
+
+def test_a_wrong_program_of_open_sizes_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A result that is off by one for other sizes than the graph's own."""
+    seed = next(s for s in range(100) if graph(s).feed.keys() == {"in0"} and graph(s).feed["in0"].ndim == 2)
+    made = graph(seed)
+    case = hunt.Case(made.model(), made.feed)
+    assert open_graphs.fault(case) is None
+    run = glow.Executable.run
+
+    def wrong(self: glow.Executable, feed: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+        known = all(feed[n].shape == a.shape for n, a in made.feed.items())
+        return {
+            n: a if known or self.backend.name == "interpreter" else a + 1 for n, a in run(self, feed).items()
+        }
+
+    monkeypatch.setattr(glow.Executable, "run", wrong)
+    assert "differs" in (open_graphs.fault(case) or "")
 
 
 def test_the_hunt_finds_and_reduces(monkeypatch: pytest.MonkeyPatch) -> None:
