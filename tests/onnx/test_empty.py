@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from onnx import TensorProto, helper
+from onnx import TensorProto, helper, numpy_helper
 
 import glow_compiler as glow
 
@@ -76,3 +76,19 @@ def test_sequences_of_no_steps_leave_the_states(
         assert found["y"].shape == steps
         for name, wanted in zip(outputs[1:], given.values(), strict=True):
             np.testing.assert_array_equal(found[name], wanted if first else np.zeros(state))
+
+
+@BACKENDS
+def test_slices_that_leave_nothing(backend: str) -> None:
+    """Of several images: nothing is no size to share out."""
+    x = np.ones((2, 4, 25), np.float32)
+    bounds = {"a": (7,), "b": (16,), "last": (2,), "back": (-1,), "zero": (0,), "two": (2,), "one": (1,)}
+    nodes = [
+        helper.make_node("Slice", ["x", "a", "b", "last", "back"], ["v"]),
+        helper.make_node("Slice", ["v", "zero", "two", "one", "one"], ["y"]),
+    ]
+    constants = [numpy_helper.from_array(np.array(v), n) for n, v in bounds.items()]
+    infos = [helper.make_tensor_value_info(n, F, s) for n, s in (("x", x.shape), ("y", None))]
+    graph = helper.make_graph(nodes, "g", infos[:1], infos[1:], constants)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
+    assert glow.compile(model, backend=backend).run({"x": x})["y"].shape == (2, 2, 0)

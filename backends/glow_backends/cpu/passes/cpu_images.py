@@ -92,7 +92,7 @@ def gain(op: GraphOp, images: int, part: int, target: CpuTarget, winograd: bool 
     moved = sum(estimate(bytes_of(v.type)) for v in [*_batched(op), *op.results])
 
     def beyond(size: float) -> float:
-        return max(0.0, 1 - target.l2 * target.threads / size)
+        return max(0.0, 1 - target.l2 * target.threads / size) if size else 0.0
 
     fewer, costs = beyond(moved) - beyond(moved * part / images), target.costs
     won = moved * fewer / costs.bytes_a_cycle * costs.shown_streaming

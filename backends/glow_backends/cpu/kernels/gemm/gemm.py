@@ -157,9 +157,7 @@ def plan_gemm(spec: GemmSpec, target: CpuTarget) -> Plan:
     tail_vectors = 1 if isinstance(rest_columns, Extent) else ceil_div(rest_columns, lanes)
     if spec.packed_b:
         source = Source.PANELS
-    elif spec.trans_b or (
-        spec.k > 16 and (not usually(spec.m, "<", 2 * block.rows) if open_m else tiles > 2)
-    ):
+    elif spec.trans_b or (spec.k > 16 and (usually(spec.m, ">=", 2 * block.rows) if open_m else tiles > 2)):
         source = Source.SCRATCH
     else:
         source = Source.DIRECT
