@@ -217,9 +217,115 @@ def convolved(g: Graph, x: str) -> None:
     return None
 
 
+def attended(g: Graph, x: str) -> None:
+    """A value weighted by how alike its rows are, perhaps without those behind a row."""
+    shape = g.values[x]
+    order = [*range(len(shape) - 2), len(shape) - 1, len(shape) - 2]
+    turned = g.add("Transpose", [x], tuple(shape[i] for i in order), perm=order)
+    square = (*shape[:-1], shape[-2])
+    scores = g.add("MatMul", [x, turned], square)
+    if g.rng.random() < 0.4:
+        scores = g.add("Trilu", [scores], square, upper=0)
+    g.add("MatMul", [g.add("Softmax", [scores], square, axis=-1), x], shape)
+
+
+def resized(g: Graph, x: str) -> None:
+    """An image of other sizes, or the transposed convolution that makes it larger."""
+    image = g.pick(4)
+    if image is None:
+        return unary(g, x)
+    count, channels, height, width = g.values[image]
+    if g.rng.random() < 0.4:
+        made = g.rng.choice([3, 8])
+        weights = g.weights(channels, made, 2, 2)
+        g.add("ConvTranspose", [image, weights], (count, made, 2 * height, 2 * width), strides=[2, 2])
+        return None
+    scales = g.constant(np.array([1, 1, 2, 2], np.float32))
+    mode = g.rng.choice(["nearest", "linear"])
+    g.add("Resize", [image, "", scales], (count, channels, 2 * height, 2 * width), mode=mode)
+    return None
+
+
+def filtered(g: Graph, x: str) -> None:
+    """A convolution along a signal, of what lies before a place or on both sides."""
+    signal = g.pick(3)
+    if signal is None:
+        return unary(g, x)
+    count, channels, length = g.values[signal]
+    kernel, hole = g.rng.choice([(3, 1), (3, 2), (5, 1), (1, 1)])
+    before = hole * (kernel - 1) if g.rng.random() < 0.5 else hole * (kernel // 2)
+    group = channels if g.rng.random() < 0.3 else 1
+    made = channels if group > 1 else g.rng.choice([4, 8, 12])
+    weights = g.weights(made, channels // group, kernel)
+    pads = [before, hole * (kernel - 1) - before]
+    shape = (count, made, length)
+    g.add("Conv", [signal, weights], shape, pads=pads, dilations=[hole], group=group)
+    return None
+
+
+def recurrent(g: Graph, x: str) -> None:
+    """All states of a recurrent layer, with the axis of directions gone."""
+    sequence = g.pick(3)
+    if sequence is None:
+        return unary(g, x)
+    steps, count, inputs = g.values[sequence]
+    op, gates = g.rng.choice([("LSTM", 4), ("GRU", 3)])
+    weights = [g.weights(1, gates * 8, size) for size in (inputs, 8)]
+    y = g.add(op, [sequence, *weights], (steps, 1, count, 8), hidden_size=8)
+    g.add("Squeeze", [y, g.constant(np.array([1], np.int64))], (steps, count, 8))
+    return None
+
+
+def widened(g: Graph, x: str) -> None:
+    """A new axis, a value repeated, or running sums."""
+    shape = g.values[x]
+    axis = g.rng.randrange(len(shape))
+    kind = g.rng.choice(["Unsqueeze", "Tile", "CumSum"])
+    if kind == "Tile":
+        times = [2 if i == axis else 1 for i in range(len(shape))]
+        g.add(kind, [x, g.constant(np.array(times))], tuple(map(int.__mul__, shape, times)))
+    elif kind == "CumSum":
+        g.add(kind, [x, g.constant(np.array(axis))], shape)
+    elif len(shape) < 5:
+        g.add(kind, [x, g.constant(np.array([axis]))], (*shape[:axis], 1, *shape[axis:]))
+
+
+def chosen(g: Graph, x: str) -> None:
+    """Places of an axis by number, or elements by whether they are positive."""
+    shape = g.values[x]
+    if g.rng.random() < 0.5:
+        axis = g.rng.randrange(len(shape))
+        numbers = np.array([g.rng.randrange(-shape[axis], shape[axis]) for _ in range(3)])
+        g.add("Gather", [x, g.constant(numbers)], (*shape[:axis], 3, *shape[axis + 1 :]), axis=axis)
+        return
+    mask = f"mask{len(g.nodes)}"
+    g.nodes.append(helper.make_node("Greater", [x, g.weights()], [mask]))
+    g.add("Where", [mask, x, g.weights()], shape)
+
+
+def rounded(g: Graph, x: str) -> None:
+    """As bytes and back."""
+    shape, scale = g.values[x], g.constant(np.array(0.05, np.float32))
+    zero = g.constant(np.array(g.rng.choice([0, 3]), np.int8 if g.rng.random() < 0.5 else np.uint8))
+    name = f"bytes{len(g.nodes)}"
+    g.nodes.append(helper.make_node("QuantizeLinear", [x, scale, zero], [name]))
+    g.add("DequantizeLinear", [name, scale, zero], shape)
+
+
+def scaled_by_groups(g: Graph, x: str) -> None:
+    """Each image, or each channel of it, less its mean, over its deviation."""
+    image = g.pick(4)
+    if image is None:
+        return unary(g, x)
+    channels = g.values[image][1]
+    g.add("InstanceNormalization", [image, g.weights(channels), g.weights(channels)], g.values[image])
+    return None
+
+
 STEPS: tuple[Callable[[Graph, str], None], ...] = (
     unary, unary, clip, scaled, scaled, paired, paired, centred, normalized, transposed, reshaped, cut,
-    joined, padded, product, convolved, convolved, convolved,
+    joined, padded, product, convolved, convolved, convolved, attended, resized, filtered, recurrent,
+    widened, chosen, rounded, scaled_by_groups,
 )  # fmt: skip
 
 
