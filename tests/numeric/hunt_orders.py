@@ -58,7 +58,7 @@ LEFT_OUT = {
     ),
     *("glow-partition", "glow-quantize", "glow-quantize-dynamic", "glow-quantize-weights", "glow-rebatch"),
     *("glow-legalize", "glow-layout", "glow-declare-memories", "glow-hide-latency", "glow-irgen"),
-    "glow-plan-memory",
+    *("glow-exact-quantization", "glow-plan-memory"),
     "convert-glow-instr-to-llvm",
 }
 BATCH = 100

@@ -10,11 +10,12 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 
 from glow_dialects.ops.relu import ReluOp
-from glow_passes.contract import GraphPass, OrderError
+from glow_passes.contract import GraphPass, Level, OrderError
 from glow_passes.graph.cse import CsePass
 from glow_passes.graph.dce import DcePass
 from glow_passes.instr.share_buffers import ShareBuffersPass
 from glow_passes.lower.irgen import IrgenPass
+from glow_passes.quantize.exact_quantization import ExactQuantizationPass
 from glow_tools.pipelines import parse
 
 
@@ -63,6 +64,15 @@ def test_a_wrong_pass_is_found() -> None:
         told = hunt_orders.wrong(case, order)
         assert told is not None and "max abs error" in told
         assert hunt_orders.fewest(case, order) == [bad]
+
+
+@pytest.mark.parametrize("name", ["lstm-4", "round_blocks-0"])
+def test_passes_that_no_order_holds(name: str) -> None:
+    """Every pass that an order may hold keeps what is rounded; the pass that rounds less is none of them."""
+    case = sample_case(name)
+    for one in hunt_orders.passes_of(Level.GRAPH):
+        assert hunt_orders.wrong(case, [one]) is None, one.name
+    assert hunt_orders.wrong(case, [ExactQuantizationPass()]) is not None
 
 
 @pytest.mark.parametrize("order", [[ShareBuffersPass()], [IrgenPass(), DcePass()]])
