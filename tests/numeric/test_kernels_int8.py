@@ -131,7 +131,8 @@ def test_products_are_exact(
     """Signed inputs, every rest of rows, columns and depth."""
     m, n, depth = shape
     made = TARGETS[target]
-    spec = Int8GemmSpec(m, n, depth, not pairs, Requantize(3, -100, 127, real), pairs, narrow=narrow)
+    requantize = Requantize(3, -100, 127, real)
+    spec = Int8GemmSpec(m, n, depth, not pairs, requantize.form, pairs, narrow=narrow)
     rng = np.random.default_rng(1)
     x = rng.integers(-128, 128, (m, depth)).astype(np.int8)
     w = rng.integers(-127, 128, (depth, n)).astype(np.int8)
@@ -147,7 +148,7 @@ def test_products_are_exact(
         aligned(x.astype(np.int16) if pairs else x),
         aligned(pack_int8_gemm(w, spec, made)),
         aligned(pad_to(sums, 0, width)),
-        aligned(pad_to(factor, 0, width)),
+        aligned(requantize.table(pad_to(factor, 0, width))),
     )
     np.testing.assert_array_equal(y, want)
 
@@ -207,7 +208,8 @@ def test_stacks_of_products_are_exact(
     """Neither operand known, both with zero points, batches that broadcast."""
     m, n, depth = shape
     made, rng = TARGETS[target], np.random.default_rng(2)
-    spec = Int8StackSpec(m, n, depth, left, right, *signed, Requantize(3, 5, 250))
+    requantize = Requantize(3, 5, 250)
+    spec = Int8StackSpec(m, n, depth, left, right, *signed, requantize.form)
     dtypes = [np.int8 if s else np.uint8 for s in signed]
     a = rng.integers(0, 256, (*left, m, depth)).astype(np.uint8).view(dtypes[0])
     b = rng.integers(0, 256, (*right, depth, n)).astype(np.uint8).view(dtypes[1])
@@ -220,7 +222,7 @@ def test_stacks_of_products_are_exact(
         y,
         aligned(a),
         aligned(b),
-        aligned(np.full(8 * made.lanes, factor, np.float32)),
+        aligned(requantize.table(np.full(8 * made.lanes, factor, np.float32))),
         aligned(zero_terms(spec, *zeros)),
         aligned(np.zeros(stack_scratch_bytes(spec, made), np.uint8)),
     )

@@ -6,9 +6,12 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 from epilogues import chain
+from onnx import TensorProto, helper, numpy_helper
 
+import glow_compiler as glow
 from glow_backends.cpu.calls import Emitter, KernelCall, KernelCodes
 from glow_backends.cpu.emit.epilogue import Epilogue
 from glow_backends.cpu.jit import emit_object
@@ -72,6 +75,43 @@ def test_sizes_share_code() -> None:
         made, again = (codes.of(KernelCall(emit, s, [])) for s in (spec, same))
         assert made.name == again.name and made.text == again.text
         assert made.sizes != again.sizes
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_zero_points_share_code(known: bool) -> None:
+    """A product of bytes with another zero point, scale and bounds finds its kernel compiled."""
+    rng = np.random.default_rng(0)
+    x, w = (rng.integers(0, 256, (24, 24)).astype(np.uint8) for _ in range(2))
+    weights, zero = ((w % 255).astype(np.int8), np.int8(0)) if known else (w, np.uint8(120))
+    compiled: list[int] = []
+    for point, scale, relu in (
+        (np.uint8(3), 0.0731, True),
+        (np.uint8(131), 0.0517, False),
+        (np.uint8(0), 0.0313, True),
+    ):
+        held = {"f": np.float32(0.01), "xz": np.uint8(128), "wz": zero, "s": np.float32(scale), "z": point}
+        g = helper.make_graph(
+            [
+                helper.make_node("DequantizeLinear", ["x", "f", "xz"], ["a"]),
+                helper.make_node("DequantizeLinear", ["w", "f", "wz"], ["b"]),
+                helper.make_node("MatMul", ["a", "b"], ["m"]),
+                helper.make_node("Relu" if relu else "Identity", ["m"], ["r"]),
+                helper.make_node("QuantizeLinear", ["r", "s", "z"], ["y"]),
+            ],
+            "g",
+            [helper.make_tensor_value_info(n, TensorProto.UINT8, [24, 24]) for n in "xw"[: 2 - known]],
+            [helper.make_tensor_value_info("y", TensorProto.UINT8, [24, 24])],
+            [numpy_helper.from_array(np.asarray(a), n) for n, a in held.items()]
+            + [numpy_helper.from_array(weights, "w")] * known,
+        )
+        net = glow.compile(helper.make_model(g, opset_imports=[helper.make_opsetid("", 17)]))
+        sums = (x - np.int64(128)) @ (weights - np.int64(zero))
+        real = sums.astype(np.float32) * np.float32(0.01**2 / scale)
+        want = np.clip(np.rint(real) + point, point if relu else 0, 255).astype(np.uint8)
+        have = net.run({"x": x} | ({} if known else {"w": weights}))["y"]
+        np.testing.assert_array_equal(have, want)
+        compiled.append(int(net.report().notes["kernels compiled"]))
+    assert compiled[0] > 0 and compiled[1:] == [0, 0]
 
 
 @pytest.mark.slow

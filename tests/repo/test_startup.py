@@ -69,6 +69,20 @@ def test_a_pipeline_imports_what_a_program_needs() -> None:
     assert not [m for m in found if m.startswith(unneeded)]
 
 
+def test_the_body_of_a_kernel_imports_only_the_cards_of_its_steps() -> None:
+    """A body's operators are found by their names, whatever other cards there are."""
+    code = f"""
+import sys
+from glow_backends.cpu.emit.pointwise import Pointwise, Step
+from glow_backends.cpu.fused_body import body_of
+body_of(Pointwise(1, (Step("mish", (0,)),), (1,)))
+{REPORT}"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    found = set(done.stderr.splitlines())
+    assert "glow_dialects.ops.activation" in found
+    assert found.isdisjoint(f"glow_dialects.ops.{name}" for name in ("dft", "optimizer", "top_k"))
+
+
 def test_instructions_are_defined_when_they_are_asked_for() -> None:
     """The class of an operator's instruction is made once, whoever asks first."""
     kind = type("LazyOp", (PureOp,), {"name": "glow.lazy", "reference": lambda self, y, x: None})

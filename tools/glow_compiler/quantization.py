@@ -22,7 +22,8 @@ from glow_compiler.rounding import BATCHES, losses
 from glow_dialects.core.errors import ImportProblems, OpenSizes, ShapeError
 from glow_dialects.core.graph_op import GraphOp
 from glow_dialects.core.types import Array
-from glow_dialects.dialects import card_ops, context
+from glow_dialects.dialects import context
+from glow_dialects.ops import operators
 from glow_dialects.ops.module import functions, placeholders
 from glow_passes.graph import OPTIMIZE
 from glow_passes.graph.bind_sizes import check_open, sizes_of, symbols_of
@@ -297,7 +298,7 @@ def quantize_prepared(
 
 def check_names(module: ModuleOp, keep: Sequence[str]) -> None:
     """Raise QuantizationError for a name in `keep` that is neither an operator's nor a value's."""
-    known = {op.name.removeprefix("glow.") for op in card_ops(GraphOp)}
+    known = {*operators()}
     for function in functions(module):
         known.update(value_names(function).values())
     for name in keep:

@@ -6,7 +6,7 @@ values are elements, tensors of rank 0; `glow_cpu.yield` names its results.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any, cast
 from weakref import WeakKeyDictionary
@@ -25,7 +25,7 @@ from glow_backends.cpu.quantized_steps import Steps, expand, is_quantized
 from glow_dialects.core.definition import SEGMENTS
 from glow_dialects.core.graph_op import GraphOp, PureOp
 from glow_dialects.core.types import Array, Tensor, element_of, present, shape_of, tensor, tensor_of
-from glow_dialects.dialects import card_ops
+from glow_dialects.ops import operator_class
 from glow_dialects.ops.splat import SplatOp
 
 NOTHING = Pointwise(1, (), (0,))
@@ -263,12 +263,7 @@ def _run_step(step: Step, arrays: Sequence[Array]) -> Array:
 
 
 def _operator(step: Step, operands: Sequence[SSAValue], result: Tensor) -> GraphOp:
-    operator = _operators()[step.op]
+    operator: type[GraphOp] = operator_class(step.op)
     names = [n for n in operator.get_irdl_definition().properties if n != SEGMENTS]
     properties: dict[str, Any] = dict(zip(names, step.params, strict=False))
     return operator(*operands, results=result, **properties)
-
-
-@cache
-def _operators() -> Mapping[str, type[GraphOp]]:
-    return {c.name.removeprefix("glow."): c for c in card_ops(GraphOp) if issubclass(c, GraphOp)}

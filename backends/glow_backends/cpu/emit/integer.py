@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
+import numpy as np
 from llvmlite import ir
 
 from glow_backends.cpu.emit.builder import F32, I8, I32, KernelBuilder
@@ -92,6 +94,18 @@ class Residual:
     high: int
 
 
+class Limits(NamedTuple):
+    """What a kernel reads of its requantisation: bounds less the zero point (f32), and that (a byte)."""
+
+    low: ir.Value
+    high: ir.Value
+    zero: ir.Value
+
+
+LIMITS = 16
+"""Numbers in front of a table of factors, a whole vector: the first three are the limits."""
+
+
 @dataclass(frozen=True)
 class Requantize:
     """q = clip(round(float32(sum) * factor) + zero) as a byte; with `real`, sum * factor as f32; with
@@ -100,6 +114,9 @@ class Requantize:
     The arithmetic of `glow_dialects.ops.requantize`. `factor` is an operand, one an output channel.
     With `residual` a byte of another operand is added before the result is stored. Values are clipped
     before they are rounded, which comes to the same between integers.
+
+    A kernel of `form` reads the three numbers from in front of the factors: layers that differ in them
+    alone are one kernel.
     """
 
     zero: int = 0
@@ -109,8 +126,24 @@ class Requantize:
     residual: Residual | None = None
     sums: bool = False
 
+    @property
+    def form(self) -> Requantize:
+        """The same without its numbers."""
+        return Requantize(real=self.real, sums=self.sums)
+
+    def table(self, factor: np.ndarray) -> np.ndarray:
+        """Factors behind the limits."""
+        front = np.zeros(LIMITS, np.float32)
+        front[:3] = self.low - self.zero, self.high - self.zero, self.zero
+        return np.concatenate([front, factor])
+
     def words(
-        self, k: KernelBuilder, total: ir.Value, factor: ir.Value, other: ir.Value | None = None
+        self,
+        k: KernelBuilder,
+        total: ir.Value,
+        factor: ir.Value,
+        other: ir.Value | None = None,
+        limits: Limits | None = None,
     ) -> ir.Value:
         """A vector of sums requantised: i32 whose low bytes, and `shift` more, are stored.
 
@@ -121,7 +154,7 @@ class Requantize:
         value = k.b.fmul(k.b.sitofp(total, factor.type), factor)
         if self.real:
             return value
-        bounds = self.low - self.zero, self.high - self.zero
+        bounds = limits[:2] if limits else (self.low - self.zero, self.high - self.zero)
         if self.residual is not None:
             assert other is not None and self.residual.own_zero == self.zero
             r, words = self.residual, total.type
@@ -139,17 +172,17 @@ class Requantize:
         """The zero point that is added to the low bytes of `words`."""
         return self.zero if self.residual is None else self.residual.to_zero
 
-    def apply(self, k: KernelBuilder, total: ir.Value, factor: ir.Value) -> ir.Value:
+    def apply(self, k: KernelBuilder, total: ir.Value, factor: ir.Value, limits: Limits) -> ir.Value:
         """Bytes (or floats) of a vector of sums, without a residual."""
-        words = self.words(k, total, factor)
-        return words if self.real or self.sums else self.packed(k, [words])
+        words = self.words(k, total, factor, limits=limits)
+        return words if self.real or self.sums else self.packed(k, [words], limits)
 
     @property
     def kind(self) -> ir.Type:
         """The type of stored elements."""
         return F32 if self.real else I32 if self.sums else I8
 
-    def packed(self, k: KernelBuilder, words: Sequence[ir.Value]) -> ir.Value:
+    def packed(self, k: KernelBuilder, words: Sequence[ir.Value], limits: Limits | None = None) -> ir.Value:
         """The bytes of vectors of words, one vector after the other."""
         kept = ir.VectorType(I8, words[0].type.count)
         if len(words) == 4:
@@ -157,18 +190,26 @@ class Requantize:
         else:
             value = k.b.trunc(words[0], kept)
             assert len(words) == 1
-        return k.b.add(value, k.splat(self.shift, value.type.count, I8)) if self.shift else value
+        shift = limits.zero if limits else self.shift
+        return k.b.add(value, k.splat(shift, value.type.count, I8)) if shift else value
 
 
 #: A float this large plus a small one is rounded to an integer, which its low bits hold.
 ROUNDING = 1.5 * 2**23
 
 
-def _rounded(k: KernelBuilder, value: ir.Value, low: int, high: int) -> ir.Value:
+def limits_of(k: KernelBuilder, table: ir.Value) -> Limits:
+    """The limits in front of a table of factors."""
+    low, high, zero = (k.load(table, i) for i in range(3))
+    word = k.b.bitcast(k.b.fadd(zero, ir.Constant(F32, ROUNDING)), I32)
+    return Limits(low, high, k.b.trunc(word, I8))
+
+
+def _rounded(k: KernelBuilder, value: ir.Value, low: ir.Value | int, high: ir.Value | int) -> ir.Value:
     """round(clip(value)) + ROUNDING; halves round to even, as ROUNDING is."""
     lanes = value.type.count
     for bound, beyond in ((low, "<"), (high, ">")):
-        limit = k.splat(float(bound), lanes)
+        limit = k.splat(float(bound) if isinstance(bound, int) else bound, lanes)
         value = k.b.select(k.b.fcmp_ordered(beyond, value, limit), limit, value)
     return k.b.fadd(value, k.splat(ROUNDING, lanes))
 

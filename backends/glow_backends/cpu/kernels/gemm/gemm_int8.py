@@ -15,7 +15,7 @@ from xdsl.ir import SSAValue
 
 from glow_backends.cpu.calls import CallContext, Operand, dtype_name, shape, table
 from glow_backends.cpu.emit.builder import I8, I32, KernelBuilder
-from glow_backends.cpu.emit.integer import I16, Requantize, dot2, dot4, room_of
+from glow_backends.cpu.emit.integer import I16, LIMITS, Requantize, dot2, dot4, limits_of, room_of
 from glow_backends.cpu.emit.memory import Index, ceil_div, minimum, split_index, store_first
 from glow_backends.cpu.emit.open_blocks import open_vectors
 from glow_backends.cpu.emit.packing import bias_of, factor_of
@@ -41,7 +41,7 @@ class Int8GemmSpec:
     x is (m, k), unsigned, or `signed` (its bytes then count 128 more); with `pairs` it is 16-bit numbers
     of the size of bytes, which keep their signs; weights that are bytes stay so there if `narrow`. w is
     what `pack_int8_gemm` made of (k, n), signed; bias (i32) and factor (f32) have n values, padded to the
-    lanes; y is (m, n). Operands: y, x, w, bias, factor.
+    lanes, the latter behind the limits (`Requantize.table`); y is (m, n). Operands: y, x, w, bias, factor.
     """
 
     m: int
@@ -160,7 +160,7 @@ class Int8Emission:
         column = k.mul(panel, self.width)
         unit = I16 if self.spec.narrow else I32
         w = k.gep(self.w, k.mul(panel, self.spec.words * self.width), unit)
-        bias, factor = k.gep(self.bias, column, I32), k.gep(self.factor, column)
+        bias, factor = k.gep(self.bias, column, I32), k.gep(self.factor, k.add(column, LIMITS))
         self.tile((w, bias, factor), column, row, rows, columns)
 
     def tile(
@@ -192,12 +192,12 @@ class Int8Emission:
         if self.row_terms is not None:
             terms = [k.splat(k.load(self.row_terms, k.add(row, r), I32), lanes, I32) for r in range(rows)]
             sums = [k.b.add(total, terms[i // vectors]) for i, total in enumerate(sums)]
-        kind = spec.requantize.kind
+        kind, limits = spec.requantize.kind, limits_of(k, self.factor)
         for v in range(vectors):
             factor = k.load(factors, v * lanes, lanes=lanes)
             live = min(lanes, columns - v * lanes)
             for r in range(rows):
-                value = spec.requantize.apply(k, sums[r * vectors + v], factor)
+                value = spec.requantize.apply(k, sums[r * vectors + v], factor, limits)
                 at = k.add(k.mul(k.add(row, r), spec.n), k.add(column, v * lanes))
                 self._store(value, at, live, kind)
 
@@ -288,7 +288,7 @@ class Int8FullyConnected(Kernel[IntegerProductOp, Int8GemmSpec]):
         if any(c is None for c in constants) or not bytes_only or requantize is None:
             return None
         (rows, depth), columns = shape(op.input), shape(op.weights)[1]
-        return Int8GemmSpec(rows, columns, depth, source.signed, requantize)
+        return Int8GemmSpec(rows, columns, depth, source.signed, requantize.form)
 
     def operands(
         self, op: IntegerProductOp, spec: Int8GemmSpec, context: CallContext
@@ -296,7 +296,8 @@ class Int8FullyConnected(Kernel[IntegerProductOp, Int8GemmSpec]):
         source, weights, to = quantized_type(op.input), quantized_type(op.weights), element_of(op.result)
         array, target = context.constant(op.weights), context.target
         biases = [context.constant(v) for v in present(op.bias)]
-        assert array is not None
+        requantize = requantize_to(op.result, op.low, op.high)
+        assert array is not None and requantize is not None
         zero = zero_of(source) + (128 if spec.signed else 0)
         bias = bias_of(array.T, biases[0] if biases else None, zero)
         how = f"int8_gemm|{block_of(spec, target).vectors} {spec.together} {spec.narrow}"
@@ -306,7 +307,7 @@ class Int8FullyConnected(Kernel[IntegerProductOp, Int8GemmSpec]):
             op.input,
             context.pack(op.weights, how, lambda w: pack_int8_gemm(w, spec, target)),
             table("sums", pad_to(bias, 0, width)),
-            table("factor", pad_to(factor_of(weights, source, to, spec.n), 0, width)),
+            table("factor", requantize.table(pad_to(factor_of(weights, source, to, spec.n), 0, width))),
         ]
 
     def flops(self, spec: Int8GemmSpec) -> int:
@@ -325,4 +326,4 @@ class PairsFullyConnected(Int8FullyConnected):
             return None
         (rows, depth), columns = shape(op.input), shape(op.weights)[1]
         narrow = in_bytes(quantized_type(op.weights))
-        return Int8GemmSpec(rows, columns, depth, False, requantize, pairs=True, narrow=narrow)
+        return Int8GemmSpec(rows, columns, depth, False, requantize.form, pairs=True, narrow=narrow)

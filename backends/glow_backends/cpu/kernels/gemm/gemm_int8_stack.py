@@ -15,7 +15,7 @@ from llvmlite import ir
 from glow_backends.cpu.calls import CallContext, Operand, shape, table
 from glow_backends.cpu.emit.builder import I8, I32, KernelBuilder
 from glow_backends.cpu.emit.common import broadcast_strides
-from glow_backends.cpu.emit.integer import Requantize, dot4
+from glow_backends.cpu.emit.integer import LIMITS, Requantize, dot4
 from glow_backends.cpu.emit.memory import Index, ceil_div, first_lanes, load_first, minimum, split_index
 from glow_backends.cpu.emit.packing import factor_of
 from glow_backends.cpu.kernel import Kernel
@@ -41,7 +41,8 @@ class Int8StackSpec:
     """y = requantize((a - a_zero) @ (b - b_zero)), numpy.matmul's axes, bytes.
 
     a is (*a_batch, m, k), b (*b_batch, k, n), each unsigned or signed; the batch shapes broadcast.
-    Operands: y, a, b, factor (f32, 8 vectors of the one factor), zeros (i32: see `zero_terms`), scratch.
+    Operands: y, a, b, factor (f32, 8 vectors of the one factor behind the limits: `Requantize.table`), zeros
+    (i32: see `zero_terms`), scratch.
     """
 
     m: int
@@ -153,7 +154,7 @@ class _Emission(Int8Emission):
     def _rows(self, column: Index, columns: int) -> None:
         """All rows of a panel."""
         k, rows = self.k, self.rows
-        parts = self.panel, self.sums, self.factor
+        parts = self.panel, self.sums, k.gep(self.factor, LIMITS)
         full = rows.count - (rows.rest > 0)
         with k.loop(0, k.size(full)) as tile:
             self.tile(parts, column, self.first_row(tile), rows.height, columns)
@@ -251,13 +252,15 @@ class Int8Matmul(Kernel[QuantizedMatmulOp, Int8StackSpec]):
         if 0 in (*shape(op.lhs), *shape(op.rhs)) or depth >= _DEEPEST:
             return None
         batches = tuple(a_batch), tuple(b_batch)
-        return Int8StackSpec(rows, columns, depth, *batches, left.signed, right.signed, requantize)
+        return Int8StackSpec(rows, columns, depth, *batches, left.signed, right.signed, requantize.form)
 
     def operands(self, op: QuantizedMatmulOp, spec: Int8StackSpec, context: CallContext) -> list[Operand]:
         left, right, to = quantized_type(op.lhs), quantized_type(op.rhs), element_of(op.result)
         factor = factor_of(right, left, to, 8 * context.target.lanes)
         zeros = zero_terms(spec, zero_of(left), zero_of(right))
-        return [op.result, op.lhs, op.rhs, table("factor", factor), table("zeros", zeros)]
+        requantize = requantize_to(op.result, op.low, op.high)
+        assert requantize is not None
+        return [op.result, op.lhs, op.rhs, table("factor", requantize.table(factor)), table("zeros", zeros)]
 
     def scratch(self, spec: Int8StackSpec, target: CpuTarget) -> int:
         return stack_scratch_bytes(spec, target)
