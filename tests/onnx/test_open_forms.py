@@ -242,3 +242,17 @@ def test_shapes_by_indices(kind: str) -> None:
     ]
     assert _programs(model, feeds, wanted) == 1
     _programs(model, [{"x": RNG.standard_normal((1, n, 3)).astype(np.float32)} for n in (1, 4)], wanted)
+
+
+@pytest.mark.parametrize(("kind", "new"), [("ScatterND", [4, 5]), ("ScatterElements", [4])])
+def test_other_numbers_than_places_are_refused(kind: str, new: list[int]) -> None:
+    """One new size for two places, or two for one: an error of the node, for open sizes, too."""
+    nodes, weights = SHAPES_BY_INDICES[kind]
+    around = [
+        helper.make_node("Shape", ["x"], ["s"]),
+        *nodes,
+        helper.make_node("Reshape", ["x", "t"], ["y"]),
+    ]
+    model = _model(around, {"x": ["b", "n", 3]}, weights | {"new": np.array(new)})
+    with pytest.raises(glow.GlowError, match="updates"):
+        glow.compile(model, specialize="never").run({"x": np.zeros((2, 6, 3), np.float32)})

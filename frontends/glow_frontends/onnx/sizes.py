@@ -198,8 +198,11 @@ def _tuples(i: Array) -> tuple[Array, ...]:
     return tuple(np.moveaxis(i.astype(np.int64), -1, 0))
 
 
-def _replaced(x: Array, where: tuple[Array, ...], new: Array) -> Array:
+def _replaced(x: Array, where: tuple[Array, ...], new: Array) -> Array | None:
+    """None where there are not as many new numbers as places: the operator says so."""
     result = x.copy()
+    if result[where].shape != new.shape:
+        return None
     result[where] = new
     return result
 
