@@ -198,3 +198,61 @@ def test_long_filters_over_the_ends_of_rows(
     session = ort.InferenceSession(model.SerializeToString())
     feeds = [{"x": RNG.standard_normal((1, channels, n)).astype(np.float32)} for n in (60, 61, 100, 187)]
     assert _programs(model, feeds, lambda x: np.asarray(session.run(None, {"x": x})[0])) == 1
+
+
+#: Nodes that make a shape `t` of the sizes `s` of `x`, and their weights.
+SHAPES_BY_INDICES: dict[str, tuple[list[Any], dict[str, Array]]] = {
+    "ScatterND": (
+        [helper.make_node("ScatterND", ["s", "places", "new"], ["t"])],
+        {"places": np.array([[-2]]), "new": np.array([-1])},
+    ),
+    "ScatterElements": (
+        [helper.make_node("ScatterElements", ["s", "places", "new"], ["t"])],
+        {"places": np.array([2, -3]), "new": np.array([3, -1])},
+    ),
+    "GatherND": (
+        [
+            helper.make_node("GatherND", ["s", "places"], ["turned"]),
+            helper.make_node("Concat", ["turned", "new"], ["t"], axis=0),
+        ],
+        {"places": np.array([[1], [0]]), "new": np.array([-1])},
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", SHAPES_BY_INDICES)
+def test_shapes_by_indices(kind: str) -> None:
+    """Sizes of a shape that are replaced, or taken in another order, by tuples of indices."""
+    nodes, weights = SHAPES_BY_INDICES[kind]
+    around = [
+        helper.make_node("Shape", ["x"], ["s"]),
+        *nodes,
+        helper.make_node("Reshape", ["x", "t"], ["shaped"]),
+        helper.make_node("Relu", ["shaped"], ["y"]),
+    ]
+    model = _model(around, {"x": ["b", "n", 3]}, weights)
+    session = ort.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+
+    def wanted(x: Array) -> Array:
+        (y,) = session.run(None, {"x": x})
+        return np.asarray(y)
+
+    feeds = [
+        {"x": RNG.standard_normal((b, n, 3)).astype(np.float32)} for b, n in ((2, 6), (3, 8), (5, 12), (4, 9))
+    ]
+    assert _programs(model, feeds, wanted) == 1
+    _programs(model, [{"x": RNG.standard_normal((1, n, 3)).astype(np.float32)} for n in (1, 4)], wanted)
+
+
+@pytest.mark.parametrize(("kind", "new"), [("ScatterND", [4, 5]), ("ScatterElements", [4])])
+def test_other_numbers_than_places_are_refused(kind: str, new: list[int]) -> None:
+    """One new size for two places, or two for one: an error of the node, for open sizes, too."""
+    nodes, weights = SHAPES_BY_INDICES[kind]
+    around = [
+        helper.make_node("Shape", ["x"], ["s"]),
+        *nodes,
+        helper.make_node("Reshape", ["x", "t"], ["y"]),
+    ]
+    model = _model(around, {"x": ["b", "n", 3]}, weights | {"new": np.array(new)})
+    with pytest.raises(glow.GlowError, match="updates"):
+        glow.compile(model, specialize="never").run({"x": np.zeros((2, 6, 3), np.float32)})

@@ -17,10 +17,13 @@ from glow_dialects.ops.cast import CastOp
 from glow_dialects.ops.compare import CmpEqOp, CmpGeOp, CmpGtOp, CmpLeOp, CmpLtOp, CmpNeOp
 from glow_dialects.ops.concat import ConcatOp
 from glow_dialects.ops.gather import GatherOp
+from glow_dialects.ops.gather_nd import GatherNdOp
 from glow_dialects.ops.iota import SizesOp
 from glow_dialects.ops.literal import LiteralOp
 from glow_dialects.ops.reduce import ReduceProdOp, ReduceSumOp
 from glow_dialects.ops.reshape import ReshapeOp
+from glow_dialects.ops.scatter_elements import ScatterElementsOp
+from glow_dialects.ops.scatter_nd import ScatterNdOp
 from glow_dialects.ops.select import SelectOp
 from glow_dialects.ops.slice import SliceOp, indices
 from glow_dialects.ops.tile import TileOp
@@ -87,9 +90,10 @@ def on_sizes(
         dtype = dtype_of(results)
     elif kind in _COMPARISONS:
         dtype = np.dtype(bool)
-    elif kind is GatherOp:
+    elif kind in _TAKING:
         dtype = dtype_of_value(values[0])
-    return objects_of(rule(properties, *arrays)), dtype
+    result = rule(properties, *arrays)
+    return None if result is None else (objects_of(result), dtype)
 
 
 @dataclass(frozen=True)
@@ -174,6 +178,35 @@ def _quotient(x: int, y: int) -> int:
 _quotients = np.frompyfunc(_quotient, 2, 1)
 
 
+def _taken_nd(p: dict[str, Any], x: Array, i: Array) -> Any:
+    """Elements, or slices, that tuples of indices name; None for batches of tuples."""
+    return None if p.get("batch_dims", 0) else x[_tuples(i)]
+
+
+def _written_nd(p: dict[str, Any], x: Array, i: Array, new: Array) -> Array | None:
+    """`x` with elements or slices replaced; None where they are joined with what is there."""
+    return _replaced(x, _tuples(i), new) if p.get("reduction", "none") == "none" else None
+
+
+def _written(p: dict[str, Any], x: Array, i: Array, new: Array) -> Array | None:
+    """A vector with elements replaced; None for other tensors, or where elements are joined."""
+    plain = x.ndim == 1 and p.get("reduction", "none") == "none"
+    return _replaced(x, (i.astype(np.int64),), new) if plain else None
+
+
+def _tuples(i: Array) -> tuple[Array, ...]:
+    return tuple(np.moveaxis(i.astype(np.int64), -1, 0))
+
+
+def _replaced(x: Array, where: tuple[Array, ...], new: Array) -> Array | None:
+    """None where there are not as many new numbers as places: the operator says so."""
+    result = x.copy()
+    if result[where].shape != new.shape:
+        return None
+    result[where] = new
+    return result
+
+
 _ROUNDINGS: dict[type[GraphOp], Callable[..., Any]] = {
     FloorOp: lambda x, by: x // by,
     CeilOp: lambda x, by: -(-x // by),
@@ -181,6 +214,8 @@ _ROUNDINGS: dict[type[GraphOp], Callable[..., Any]] = {
 }
 #: Operators that give whole numbers for whole numbers in integer types only.
 _WHOLE = frozenset({DivOp, FloorDivOp, ModOp})
+#: Operators whose results are of the type of their first operand.
+_TAKING = frozenset({GatherOp, GatherNdOp})
 _Rule = Callable[..., Any]
 _COMPARISONS: dict[type[GraphOp], _Rule] = {
     CmpEqOp: lambda _, x, y: x == y,
@@ -211,6 +246,9 @@ _RULES: dict[type[GraphOp], _Rule] = {
     SelectOp: lambda _, which, x, y: np.where(which.astype(bool), x, y),
     ConcatOp: lambda p, *parts: np.concatenate(parts, p["axis"]),
     GatherOp: lambda p, x, i: np.take(x, i.astype(np.int64), p.get("axis", 0)),
+    GatherNdOp: _taken_nd,
+    ScatterNdOp: _written_nd,
+    ScatterElementsOp: _written,
     TransposeOp: lambda p, x: x.transpose(p["permutation"]),
     SliceOp: lambda p, x: x[indices(p["starts"], p["ends"], p["steps"])],
 }
