@@ -49,16 +49,11 @@ from random_graphs import graph as random_graph
 #: Passes that change what a program computes or gives, or that need more than the program.
 LEFT_OUT = {
     *("glow-apply-profile", "glow-convert-floats", "glow-differentiate", "glow-exact-quantization"),
-    *(
-        "glow-fold-conversions",
-        "glow-freeze-placeholders",
-        "glow-instrument",
-        "glow-make-trainable",
-        "glow-outline-control",
-    ),
+    *("glow-fold-conversions", "glow-freeze-placeholders", "glow-instrument", "glow-make-trainable"),
+    "glow-outline-control",
     *("glow-partition", "glow-quantize", "glow-quantize-dynamic", "glow-quantize-weights", "glow-rebatch"),
     *("glow-legalize", "glow-layout", "glow-declare-memories", "glow-hide-latency", "glow-irgen"),
-    *("glow-exact-quantization", "glow-plan-memory"),
+    "glow-plan-memory",
     "convert-glow-instr-to-llvm",
 }
 BATCH = 100

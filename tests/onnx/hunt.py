@@ -20,7 +20,7 @@ import signal
 import sys
 import time
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -101,13 +101,21 @@ def fault(case: Case) -> str | None:
 
 def apart(case: Case, open_sizes: bool = False) -> str | None:
     """`fault`, or that of `open_graphs`, in a process of its own, whose death is one."""
+    if open_sizes and _in_process(lambda: open_graphs.wanted(case))[1]:
+        return None  # onnxruntime has died of these sizes
+    text, status = _in_process(lambda: open_graphs.fault(case) if open_sizes else fault(case))
+    return text or None if status == 0 else f"the process ended with {status}"
+
+
+def _in_process(work: Callable[[], str | None]) -> tuple[str, int]:
+    """What work tells in a process of its own, and how that ended."""
     reader, writer = os.pipe()
     child = os.fork()
     if not child:
         signal.alarm(PATIENCE)
         faulthandler.disable()  # the parent says how this ends
         try:
-            found = open_graphs.fault(case) if open_sizes else fault(case)
+            found = work()
         except Exception:
             found = traceback.format_exc(limit=-3)
         os.write(writer, (found or "").encode()[:4000])
@@ -115,8 +123,7 @@ def apart(case: Case, open_sizes: bool = False) -> str | None:
     os.close(writer)
     with os.fdopen(reader, "rb") as pipe:
         text = pipe.read().decode(errors="replace")
-    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    return text or None if status == 0 else f"the process ended with {status}"
+    return text, os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
 def kind(message: str | None) -> str:

@@ -304,8 +304,8 @@ def chosen(g: Graph, x: str) -> None:
 
 
 def rounded(g: Graph, x: str) -> None:
-    """As bytes and back."""
-    shape, scale = g.values[x], g.constant(np.array(0.05, np.float32))
+    """As bytes and back, of a scale of its own: what is halfway between bytes is anyone's guess."""
+    shape, scale = g.values[x], g.constant(np.array(g.numbers.uniform(0.03, 0.07), np.float32))
     zero = g.constant(np.array(g.rng.choice([0, 3]), np.int8 if g.rng.random() < 0.5 else np.uint8))
     name = f"bytes{len(g.nodes)}"
     g.nodes.append(helper.make_node("QuantizeLinear", [x, scale, zero], [name]))

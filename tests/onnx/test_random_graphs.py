@@ -9,7 +9,7 @@ import numpy as np
 import onnxruntime
 import open_graphs
 import pytest
-from random_graphs import graph
+from random_graphs import Graph, graph
 
 import glow_compiler as glow
 
@@ -46,14 +46,14 @@ def test_half_a_minute_of_open_sizes() -> None:
 
 def test_a_wrong_program_of_open_sizes_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """A result that is off by one for other sizes than the graph's own."""
-    seed = next(s for s in range(100) if graph(s).feed.keys() == {"in0"} and graph(s).feed["in0"].ndim == 2)
-    made = graph(seed)
+    made = Graph(0)
+    made.add("Relu", ["in0"], made.values["in0"])
     case = hunt.Case(made.model(), made.feed)
     assert open_graphs.fault(case) is None
     run = glow.Executable.run
 
     def wrong(self: glow.Executable, feed: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-        known = all(feed[n].shape == a.shape for n, a in made.feed.items())
+        known = feed["in0"].shape == made.values["in0"]
         return {
             n: a if known or self.backend.name == "interpreter" else a + 1 for n, a in run(self, feed).items()
         }
