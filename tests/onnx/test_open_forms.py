@@ -256,3 +256,22 @@ def test_other_numbers_than_places_are_refused(kind: str, new: list[int]) -> Non
     model = _model(around, {"x": ["b", "n", 3]}, weights | {"new": np.array(new)})
     with pytest.raises(glow.GlowError, match="updates"):
         glow.compile(model, specialize="never").run({"x": np.zeros((2, 6, 3), np.float32)})
+
+
+@pytest.mark.parametrize("axis", [-1, 0])
+def test_one_hot_of_an_open_depth(axis: int) -> None:
+    """As many places as a row has elements; negative indices count from their end."""
+    nodes = [
+        helper.make_node("Shape", ["x"], ["length"], start=1, end=2),
+        helper.make_node("OneHot", ["places", "length", "pair"], ["hot"], axis=axis),
+        helper.make_node("ReduceSum", ["x"], ["total"], keepdims=0),
+        helper.make_node("Mul", ["hot", "total"], ["y"]),
+    ]
+    weights = {"places": np.array([1, -1, 2, -3]), "pair": np.array([0, 3], np.float32)}
+    feeds = [{"x": RNG.standard_normal((2, n)).astype(np.float32)} for n in (3, 6, 8, 40)]
+
+    def wanted(x: Array) -> Array:
+        hot = 3 * np.eye(x.shape[1], dtype=np.float32)[weights["places"]] * x.sum()
+        return hot if axis else hot.T
+
+    assert _programs(_model(nodes, {"x": [2, "n"]}, weights), feeds, wanted) <= 2  # rows of four may be apart

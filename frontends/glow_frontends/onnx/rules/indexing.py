@@ -171,7 +171,7 @@ def scatter_nd(g: Emitter, n: Node) -> Value:
 
 
 def one_hot(g: Emitter, n: Node) -> Value:
-    """OneHot of a known depth, between two values."""
+    """OneHot of a known depth, or one that follows from sizes, between two values."""
     indices, depth, pair = n[0], g.integer(n[1], "the depth of OneHot"), n[2]
     if depth < 1:
         raise RuleError(f"the depth {depth} is not positive")
@@ -180,12 +180,13 @@ def one_hot(g: Emitter, n: Node) -> Value:
     if dtype_of_value(indices) != np.dtype(np.int64):
         indices = cast_to(g, indices, np.dtype(np.int64))
     below = g(CmpLtOp, indices, g.like(0, indices))
-    indices = g(SelectOp, below, g(AddOp, indices, g.like(depth, indices)), indices)
+    whole = g.reshape(cast_to(g, n[1], np.dtype(np.int64)), ())
+    indices = g(SelectOp, below, g(AddOp, indices, whole), indices)
     dims = list(shape(indices))
     dims.insert(axis, 1)
     ones = [1] * len(dims)
     ones[axis] = depth
-    mask = g(CmpEqOp, g.reshape(indices, dims), np.arange(depth).reshape(ones))
+    mask = g(CmpEqOp, g.reshape(indices, dims), g.reshape(g.numbers(depth), ones))
     off = g.reshape(cut(g, pair, [0], [1]), ())
     on = g.reshape(cut(g, pair, [1], [2]), ())
     return g(SelectOp, mask, on, off)
