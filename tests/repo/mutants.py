@@ -99,7 +99,10 @@ TESTS: dict[Path, tuple[str, ...]] = {
         "gradients_special recurrent_train training training_models training_networks training_output "
         "trainer_errors checkpoints"
     ),
-    CPU: numeric("cpu_graph stack place_parts quantized_layout training_layouts"),
+    CPU: (
+        *numeric("cpu_graph stack place_parts quantized_layout training_layouts kernels_recurrent"),
+        "onnx/test_quantized_lstm.py",
+    ),
 }
 #: Folders whose tests are marked slow for their number: each takes a fraction of a second.
 MANY = {PASSES / "fn"}
