@@ -81,16 +81,51 @@ def compile_and_run(graph: Graph, threads: int) -> list[np.ndarray]:
 def test_networks(
     op: Any, full: bool, more: dict[str, Any], direction: str, layout: int, size: Any, threads: int
 ) -> None:
-    """Every kind, with and without its optional operands; the pass alone changes no value."""
+    """Every kind, with and without its optional operands, by native code."""
     graph = network(op, size, full, direction, layout, **more)
+    expected = graph.run()
+    for got, want in zip(compile_and_run(graph, threads), expected, strict=True):
+        np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("direction,layout", [("forward", 0), ("reverse", 1), ("bidirectional", 1)])
+@pytest.mark.parametrize("full", [False, True])
+@pytest.mark.parametrize(
+    "op,more",
+    [
+        (LstmOp, {"input_forget": 1, "clip": 0.6}),
+        (GruOp, {"linear_before_reset": True}),
+        (GruOp, {}),
+        (RnnOp, {"activations": "Affine", "activation_alpha": (0.5,), "activation_beta": (0.2,)}),
+    ],
+)
+def test_pass(op: Any, more: dict[str, Any], full: bool, direction: str, layout: int) -> None:
+    """One product for all steps and a loop, whose values are those of the operator."""
+    if "activations" in more and direction == "bidirectional":
+        more = {"activations": "Affine,Affine", **{n: v * 2 for n, v in more.items() if n != "activations"}}
+    graph = network(op, (3, 2, 4, 5), full, direction, layout, **more)
     expected = graph.run()
     CpuRecurrentPass().apply(context(), graph.module)
     graph.module.verify()
-    assert any(name == "glow_cpu.recurrent" for name in graph.ops())
+    assert "glow_cpu.recurrent" in graph.ops()
     for got, want in zip(graph.run(), expected, strict=True):
-        np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5)
-    for got, want in zip(compile_and_run(graph, threads), expected, strict=True):
-        np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5)
+        assert got.shape == want.shape
+        np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("given", ["weights", "recurrence", "bias"])
+def test_given_parameters(given: str) -> None:
+    """A parameter that is no constant, whichever it is, asks for the loop of training."""
+    graph, sizes = Graph(), {"weights": (1, 20, 4), "recurrence": (1, 20, 5), "bias": (1, 40)}
+    x = graph.input(normal(3, 2, 4))
+    operands = [(graph.input if n == given else graph.constant)(normal(*size)) for n, size in sizes.items()]
+    for result in graph.b.insert(LstmOp(x, *operands)).results:
+        graph.save(result)
+    expected = graph.run()
+    CpuRecurrentPass().apply(context(), graph.module)
+    assert "recurrent_train" in graph.ops() and "glow_cpu.recurrent" not in graph.ops()
+    for got, want in zip(graph.run(), expected, strict=True):
+        np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-6)
 
 
 def test_activations() -> None:

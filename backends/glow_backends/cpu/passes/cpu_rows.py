@@ -11,7 +11,6 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
 
-from glow_backends.cpu.passes.uniform_values import known_number
 from glow_dialects.core.definition import SEGMENTS
 from glow_dialects.core.graph_op import GraphOp
 from glow_dialects.core.types import element_of, shape_of, tensor
@@ -27,35 +26,29 @@ from glow_passes.graph.driver import Pattern, Rewriter, rewrite
 _DEPTH = 6  # element-wise operators looked through
 
 
-def _is_column(value: SSAValue, count: int) -> bool:
-    """Whether a value has one element for each of `count` rows (or one for all)."""
+def _is_column(value: SSAValue, count: int, rank: int) -> bool:
+    """Whether a value is [count, 1, ..., 1]."""
     shape = shape_of(value)
-    return prod(shape) in (1, count) and (prod(shape) == 1 or shape[0] == count)
+    return len(shape) == rank and prod(shape) == shape[0] == count
 
 
 def column_of(value: SSAValue, r: Rewriter, depth: int = _DEPTH) -> SSAValue | None:
     """The column [n, 1, ..., 1] that [n, ...] repeats along its rows, rebuilt where it is computed."""
     shape = shape_of(value)
     count, rank = shape[0], len(shape)
-    if len(shape_of(value)) == rank and _is_column(value, count) and prod(shape) == count:
+    if _is_column(value, count, rank):
         return value
     owner = value.owner
     if isinstance(owner, ExpandOp):
-        source = owner.input
-        whole = len(shape_of(source)) == rank and _is_column(source, count)
-        return source if whole and shape_of(source)[0] == count else None
-    if not isinstance(owner, GraphOp) or not owner.DATA_PARALLEL or not depth or len(owner.results) != 1:
+        return owner.input if _is_column(owner.input, count, rank) else None
+    if not isinstance(owner, GraphOp) or not owner.DATA_PARALLEL or not depth:
         return None
     narrow: list[SSAValue] = []
     for operand in owner.operands:
-        if shape_of(operand) == shape and known_number(operand, r.symbols) is None:
+        if shape_of(operand) == shape:
             column = column_of(operand, r, depth - 1)
-        elif known_number(operand, r.symbols) is not None and prod(shape_of(operand)) > 1:
-            number = known_number(operand, r.symbols)
-            assert number is not None
-            column = r.splat(float(number), tensor((1,) * rank, element_of(operand)))
         else:
-            fits = len(shape_of(operand)) in (0, rank) and _is_column(operand, count)
+            fits = prod(shape_of(operand)) == 1 or _is_column(operand, count, rank)
             column = operand if fits else None
         if column is None:
             return None
@@ -68,7 +61,7 @@ def column_of(value: SSAValue, r: Rewriter, depth: int = _DEPTH) -> SSAValue | N
 def _rows(op: ScatterElementsOp | GatherElementsOp, data: SSAValue, r: Rewriter) -> SSAValue | None:
     """The indices of whole rows of `data`, [n, 1], where these are what the operator moves."""
     shape, size = shape_of(op.indices), shape_of(data)
-    if op.axis != 0 or len(shape) < 2 or shape[1:] != size[1:] or prod(shape[1:]) < 2:
+    if op.axis != 0 or shape[1:] != size[1:] or prod(shape[1:]) < 2:
         return None
     column = column_of(op.indices, r)
     return None if column is None else r(ReshapeOp.to(column, (shape[0], 1)))

@@ -37,6 +37,4 @@ def expanded(op: DequantizeBlocksOp, r: Rewriter) -> SSAValue | None:
     arrays = [r.array(v) for v in (op.codes, op.scales, *present(op.points))]
     if any(a is None for a in arrays):
         return None
-    if op.points is None:
-        arrays.append(None)
     return r.weight(op.evaluate(arrays)[0], "weights")
