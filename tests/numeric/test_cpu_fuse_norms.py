@@ -16,11 +16,12 @@ from glow_backends.cpu.passes.cpu_fuse_norms import CpuFuseNormsPass
 from glow_dialects.core.types import shape_of, tensor
 from glow_dialects.dialects import context
 from glow_dialects.ops.activation import ClipOp
-from glow_dialects.ops.arithmetic import AddOp, SubOp
+from glow_dialects.ops.arithmetic import AddOp, PowOp, SubOp
 from glow_dialects.ops.cast import CastOp
 from glow_dialects.ops.compare import CmpGtOp
 from glow_dialects.ops.relu import ReluOp
 from glow_dialects.ops.select import SelectOp
+from glow_dialects.ops.softmax import SoftmaxOp
 
 R = np.random.default_rng(0)
 SHAPE = (2, 1, 3, 3, 8)
@@ -61,6 +62,8 @@ APART: dict[str, Build] = {
     "a vector beside": lambda g, y: g.b(AddOp(y, given(g, 1, 1, 1, 1, 8))),
     "integers": lambda g, y: g.b(CastOp(y, results=tensor(shape_of(y), i32))),
     "a condition": lambda g, y: g.b(SelectOp(g.b(CmpGtOp(given(g, *SHAPE), y)), y, given(g, *SHAPE))),
+    "no step of an epilogue": lambda g, y: g.b(PowOp(y, given(g, *SHAPE))),
+    "no element-wise operator": lambda g, y: g.b(SoftmaxOp(y, axis=4)),
     "the same on both sides": lambda g, y: g.b(AddOp(y, y)),
 }
 
@@ -102,14 +105,35 @@ def test_statistics() -> None:
 
 @pytest.mark.parametrize("swapped", [False, True])
 def test_two_norms(swapped: bool) -> None:
-    """A sum of two joins the later one, which reads the earlier one's result."""
+    """A sum of two joins the later one, which may need the earlier one's statistics."""
     g = Graph()
-    first = norm(g)
-    second = norm(g)
-    g.save(g.b(AddOp(second, first) if swapped else AddOp(first, second)))
+    first = g.b.insert(BatchNormTrainOp(given(g, *SHAPE), given(g, 8), given(g, 8), []))
+    second = g.b.insert(BatchNormTrainOp(given(g, *SHAPE), first.results[1], given(g, 8), []))
+    sides = [first.results[0], second.results[0]]
+    g.save(g.b(AddOp(*sides[::-1] if swapped else sides)))
     assert fused(g) == ["batch_norm_train", "batch_norm_train"]
     early, late = (op for op in g.function.body.block.ops if isinstance(op, BatchNormTrainOp))
     assert list(late.extras) == [early.result] and not early.extras
+
+
+def test_statistics_read_between() -> None:
+    """What reads the statistics ahead of the operator comes behind the normalisation still."""
+    g = Graph()
+    op = g.b.insert(BatchNormTrainOp(given(g, *SHAPE), given(g, 8), given(g, 8), []))
+    g.save(g.b(ReluOp(op.results[1])))
+    g.save(g.b(AddOp(op.results[0], given(g, *SHAPE))))
+    assert fused(g) == ["batch_norm_train", "relu"]
+
+
+def test_predicate() -> None:
+    """An operator that is wanted only in places stays."""
+    g = Graph()
+    y = norm(g)
+    where = g.b(CmpGtOp(given(g, *SHAPE), given(g, *SHAPE)))
+    g.b.insert(op := ReluOp(y, predicate=where))
+    g.save(op.results[0])
+    CpuFuseNormsPass().apply(context(), g.module)
+    assert "relu" in g.ops()
 
 
 def backward(g: Graph, grad: SSAValue, gate: SSAValue | None = None) -> None:

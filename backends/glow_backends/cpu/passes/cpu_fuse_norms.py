@@ -34,19 +34,19 @@ def _norm(value: SSAValue) -> BatchNormTrainOp | None:
 def _source(op: GraphOp) -> tuple[BatchNormTrainOp, int] | None:
     """The normalisation that an element-wise operator follows, and which operand that makes."""
     name, operands = op.name.removeprefix("glow."), list(op.operands)
-    if not op.DATA_PARALLEL or len(op.results) != 1 or op.predicate is not None or not operands:
+    if not op.DATA_PARALLEL:
         return None
     if dtype_of(op.results[0].type) != np.float32 or not supports(name, "f32"):
         return None
-    if any(v.type != op.results[0].type for v in operands):
+    if any(v.type != op.results[0].type for v in operands):  # as that of a predicate
         return None
     if len(operands) == 1:
         norm = _norm(operands[0])
         return None if norm is None else (norm, 0)
-    if name not in BINARY or len(operands) != 2:
+    if name not in BINARY:
         return None
-    sides = [(0, 1), (1, 0)] if name in COMMUTATIVE else [(0, 1)]
-    norms = [(n, own) for own, _ in sides if (n := _norm(operands[own]))]
+    sides = (0, 1) if name in COMMUTATIVE else (0,)
+    norms = [(n, own) for own in sides if (n := _norm(operands[own]))]
     if len(norms) == 2 and norms[0][0].is_before_in_block(norms[1][0]):
         norms.reverse()  # the later one waits for nothing that is not there
     return norms[0] if norms else None
