@@ -97,3 +97,33 @@ def test_ranges_limit_values(seed: int, backend: str) -> None:
     for info, want in zip(model.graph.output, wanted, strict=True):
         allowed = 3 * max(net.steps, default=0.0) + 1e-4
         assert float(np.abs(made[info.name] - np.asarray(want)).max()) <= allowed, info.name
+
+
+@pytest.mark.parametrize("scales", [(0.047, 0.083), (0.031, 0.113, 0.071)])
+@pytest.mark.parametrize("first", ["x", "Conv"])
+def test_each_conversion_of_a_model_rounds(first: str, scales: tuple[float, ...]) -> None:
+    """Bytes that are converted to bytes of another scale are rounded again, as onnxruntime does."""
+    rng = np.random.default_rng(0)
+    constants = {"w": rng.standard_normal((4, 4, 3, 3)) / 4, "zero": np.array(3, np.uint8)}
+    nodes = [helper.make_node("Conv", ["x", "w"], ["v"])] if first == "Conv" else []
+    value = "v" if nodes else "x"
+    for i, scale in enumerate(scales):
+        constants[f"s{i}"] = np.float32(scale)
+        nodes.append(helper.make_node("QuantizeLinear", [value, f"s{i}", "zero"], [f"q{i}"]))
+        nodes.append(helper.make_node("DequantizeLinear", [f"q{i}", f"s{i}", "zero"], [f"d{i}"]))
+        value = f"d{i}"
+    initializers = [
+        numpy_helper.from_array(np.asarray(a if a.dtype == np.uint8 else a.astype(np.float32)), n)
+        for n, a in constants.items()
+    ]
+    infos = [helper.make_tensor_value_info(n, TensorProto.FLOAT, None) for n in (value,)]
+    x = rng.standard_normal((2, 4, 9, 9)).astype(np.float32)
+    inputs = [helper.make_tensor_value_info("x", TensorProto.FLOAT, x.shape)]
+    graph = helper.make_graph(nodes, "g", inputs, infos, initializers)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
+    options = ort.SessionOptions()
+    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+    want = ort.InferenceSession(model.SerializeToString(), options).run(None, {"x": x})[0]
+    for backend in ("cpu", "interpreter"):
+        got = glow.compile(model, backend=backend).run({"x": x})[value]
+        np.testing.assert_allclose(got, want, atol=1e-6)

@@ -221,15 +221,18 @@ def real_result(op: DequantizeOp, r: Rewriter) -> SSAValue | None:
 
 PATTERNS: Sequence[Pattern] = (
     Pattern((QuantizeOp,), quantize_of_dequantize),
+    Pattern((GraphOp,), moved_dequantize, lambda op: op.MOVES_ELEMENTS),
+    Pattern((GraphOp,), relu_into_limits, lambda op: op.CLAMPS),
+    Pattern((RescaleOp,), rescale_into_lookup),
+    Pattern((LookupOp,), lookup_of_lookup),
+)
+#: What rounds once where it was rounded twice.
+ROUNDING_ONCE: Sequence[Pattern] = (
     Pattern((RescaleOp,), rescale_of_rescale),
     Pattern((RescaleOp,), rescale_of_quantize),
     Pattern((DequantizeOp,), dequantize_of_rescale),
-    Pattern((GraphOp,), moved_dequantize, lambda op: op.MOVES_ELEMENTS),
-    Pattern((GraphOp,), relu_into_limits, lambda op: op.CLAMPS),
     Pattern((RescaleOp,), rescale_into_producer),
     Pattern((QuantizedBinaryOp,), rescale_into_arithmetic),
-    Pattern((RescaleOp,), rescale_into_lookup),
-    Pattern((LookupOp,), lookup_of_lookup),
 )
 #: After the others: what is still dequantised is read as real numbers.
 BORDERS = (Pattern((DequantizeOp,), real_result),)
@@ -239,14 +242,14 @@ BORDERS = (Pattern((DequantizeOp,), real_result),)
 class FoldConversionsPass(GraphPass):
     """Eliminate, merge and move quantize, dequantize and rescale; fold relu into limits.
 
-    `saturate`: what is stored and read as real numbers again keeps its rounding and saturation, as in
-    models whose conversions are part of their meaning.
+    `saturate`: every conversion keeps its rounding and saturation, as in models whose conversions are part
+    of their meaning.
     """
 
     name = "glow-fold-conversions"
     saturate: bool = False
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
-        rewrite(op, tuple(PATTERNS))
+        rewrite(op, tuple(PATTERNS) if self.saturate else (*PATTERNS, *ROUNDING_ONCE))
         if not self.saturate:
             rewrite(op, BORDERS)
