@@ -65,7 +65,7 @@ class Compiler:
             if program.fits(examples):
                 return program
             number += 1
-        note = f"open {key} like {sorted(examples.items())}"  # others may do
+        note = f"open {key} like {sorted(examples.items())}"  # other sizes may share one
         failure = backend.recall_note(note)
         if failure is not None:
             raise OpenSizes(failure)

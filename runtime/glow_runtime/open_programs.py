@@ -96,7 +96,10 @@ class OpenPrograms:
         differed = frozenset(n for n in (*self._differed, *self._rooms) if dims.get(n, 0) > 1)
         if self.eager:
             every = frozenset(n for n, size in dims.items() if size > 1)
-            differed = differed if self._waits(every) else every
+            if differed != every and self._waits(every):
+                self._failures[every] += 1
+            else:
+                differed = every
         if not differed:
             return None
         key, names = _key(shapes, contents), ", ".join(sorted(differed - self._rooms)) or "state"
