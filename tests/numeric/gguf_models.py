@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -25,12 +26,13 @@ _NAMES = {
 }
 _WHOLE = {"model.embed_tokens": "token_embd", "model.norm": "output_norm", "lm_head": "output"}
 #: Places in each layer's names, by architecture, that differ.
+_AFTER = {
+    "post_attention_layernorm": "post_attention_norm",
+    "post_feedforward_layernorm": "post_ffw_norm",
+}
 _OTHER = {
-    "gemma2": {
-        "post_attention_layernorm": "post_attention_norm",
-        "pre_feedforward_layernorm": "ffn_norm",
-        "post_feedforward_layernorm": "post_ffw_norm",
-    }
+    "olmo2": _AFTER,
+    "gemma2": _AFTER | {"pre_feedforward_layernorm": "ffn_norm"},
 }
 
 
@@ -48,8 +50,13 @@ def _turned(array: np.ndarray, heads: int) -> np.ndarray:
     return array.reshape(heads, 2, head // 2, -1).swapaxes(1, 2).reshape(array.shape)
 
 
-def written(file: Path, model: Any, form: str, **more: Any) -> None:
-    """Write a model with its matrices in a form ("F32", "Q4_0"...); the model gets the weights written."""
+def written(
+    file: Path, model: Any, form: str, tensors: Mapping[str, np.ndarray] | None = None, **more: Any
+) -> None:
+    """Write a model with its matrices in a form ("F32", "Q4_0"...); the model gets the weights written.
+
+    `tensors`: others that the file has; `more`: settings, by the writer's methods.
+    """
     c, kind = model.config, model.config.model_type
     writer = gguf.GGUFWriter(str(file), kind)
     add = writer.add_uint32
@@ -67,6 +74,7 @@ def written(file: Path, model: Any, form: str, **more: Any) -> None:
     }.items():
         add(f"{kind}.{name}", value)
     writer.add_float32(f"{kind}.attention.layer_norm_rms_epsilon", c.rms_norm_eps)
+    writer.add_float32(f"{kind}.rope.freq_base", c.rope_parameters["rope_theta"])
     if kind == "gemma2":
         writer.add_float32(f"{kind}.attn_logit_softcapping", c.attn_logit_softcapping)
         writer.add_float32(f"{kind}.final_logit_softcapping", c.final_logit_softcapping)
@@ -89,12 +97,14 @@ def written(file: Path, model: Any, form: str, **more: Any) -> None:
             array = weight.numpy()
         heads = {"q_proj": c.num_attention_heads, "k_proj": c.num_key_value_heads}
         part = theirs.split(".")[-2]
-        if kind == "llama" and part in heads:
+        if kind in ("llama", "smollm3") and part in heads:
             array = _turned(array, heads[part])
         if array.ndim == 2 and form != "F32":
             writer.add_tensor(_name(kind, theirs), gguf.quants.quantize(array, q_type), raw_dtype=q_type)
         else:
             writer.add_tensor(_name(kind, theirs), np.ascontiguousarray(array, np.float32))
+    for name, array in (tensors or {}).items():
+        writer.add_tensor(name, array)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()

@@ -34,6 +34,8 @@ KINDS: dict[str, dict[str, Any]] = {
             "original_max_position_embeddings": 32,
         }
     },
+    "llama-yarn": SIZES
+    | {"rope_scaling": {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 64}},
     "mistral": SIZES | {"sliding_window": 7},
     "qwen2": SIZES,
     "qwen3": SIZES,
@@ -41,8 +43,23 @@ KINDS: dict[str, dict[str, Any]] = {
     "gemma2": SIZES | {"sliding_window": 6, "query_pre_attn_scalar": 20},
     "gemma3_text": SIZES | {"sliding_window": 6, "query_pre_attn_scalar": 20, "num_hidden_layers": 7},
     "gpt2": GPT2,
+    "gpt2-scaled": GPT2 | {"scale_attn_by_inverse_layer_idx": True, "scale_attn_weights": False},
+    "olmo2": SIZES,
+    "olmo3": SIZES | {"sliding_window": 7, "num_hidden_layers": 4},
     "phi": {k: v for k, v in SIZES.items() if k != "head_dim"} | {"num_key_value_heads": 4},
+    "phi-normed": SIZES | {"num_key_value_heads": 4, "qk_layernorm": True},
     "phi3": SIZES | {"pad_token_id": 0},
+    "phi3-long": SIZES
+    | {
+        "pad_token_id": 0,
+        "original_max_position_embeddings": 64,
+        "rope_scaling": {
+            "rope_type": "longrope",
+            "short_factor": [1.0 + i / 8 for i in range(8)],
+            "long_factor": [2.0 + i / 2 for i in range(8)],
+        },
+    },
+    "smollm3": SIZES | {"pad_token_id": 0, "num_hidden_layers": 4},
     "granite": SIZES | {"embedding_multiplier": 3.0, "residual_multiplier": 0.5, "logits_scaling": 2.0},
     "starcoder2": SIZES,
 }

@@ -45,6 +45,8 @@ MODELS = [
     pytest.param("qwen2", "Q4_1", {}, marks=pytest.mark.slow),
     pytest.param("qwen3", "Q5_0", {}, marks=pytest.mark.slow),
     pytest.param("qwen3", "Q8_0", {}, marks=pytest.mark.slow),
+    pytest.param("olmo2", "F32", {}, marks=pytest.mark.slow),
+    pytest.param("smollm3", "F32", {"pad_token_id": 0, "num_hidden_layers": 4}, marks=pytest.mark.slow),
     pytest.param("gemma2", "F16", {"query_pre_attn_scalar": 16}, marks=pytest.mark.slow),
 ]
 
@@ -64,6 +66,62 @@ def test_models(kind: str, form: str, changes: dict[str, Any], tmp_path: Path) -
     if form.startswith("Q"):
         near = glow.LanguageModel(file).logits(prompt)
         assert 1e-4 < np.abs(near - want).max() < 0.06 * np.abs(want).max()
+
+
+SHORT, LONG = np.linspace(1, 2, 8, dtype=np.float32), np.linspace(2, 6, 8, dtype=np.float32)
+SCALED: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, np.ndarray]]] = {
+    "yarn": (
+        {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 64},
+        {
+            "add_rope_scaling_type": gguf_models.gguf.RopeScalingType.YARN,
+            "add_rope_scaling_factor": 4.0,
+            "add_rope_scaling_orig_ctx_len": 64,
+        },
+        {},
+    ),
+    "longrope": (
+        {"rope_type": "longrope", "short_factor": SHORT.tolist(), "long_factor": LONG.tolist()},
+        {
+            "add_rope_scaling_attn_factors": (1 + np.log(256 / 64) / np.log(64)) ** 0.5,
+            "add_rope_scaling_orig_ctx_len": 64,
+        },
+        {"rope_factors_short.weight": SHORT, "rope_factors_long.weight": LONG},
+    ),
+    "linear": (
+        {"rope_type": "linear", "factor": 2.0},
+        {
+            "add_rope_scaling_type": gguf_models.gguf.RopeScalingType.LINEAR,
+            "add_rope_scaling_factor": 2.0,
+        },
+        {},
+    ),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", SCALED)
+def test_scaled_positions(kind: str, tmp_path: Path) -> None:
+    """Rotary positions as settings and tensors stretch them, for short texts and long ones."""
+    theirs, settings, tensors = SCALED[kind]
+    more = {"original_max_position_embeddings": 64} if kind == "longrope" else {}
+    own = lms.written(tmp_path / "folder", "llama", rope_scaling=theirs, **more)
+    gguf_models.written(tmp_path / "model.gguf", own, "F32", tensors, **settings)
+    model = glow.LanguageModel(tmp_path / "model.gguf")
+    for length in (30, 100):
+        prompt = lms.prompt_of(length)
+        with lms.torch.no_grad():
+            want = own(lms.torch.tensor([prompt])).logits[0].numpy()
+        np.testing.assert_allclose(model.logits(prompt), want, atol=2e-5 * np.abs(want).max())
+
+
+def test_weights_that_are_not_known(tmp_path: Path) -> None:
+    """Nothing of a file is left out in silence."""
+    own, gate = lms.written(tmp_path, "llama"), {"blk.0.ffn_gate_inp.weight": np.ones((4, 64), np.float32)}
+    gguf_models.written(tmp_path / "model.gguf", own, "F32", gate)
+    with pytest.raises(
+        glow.GlowError, match="'blk.0.ffn_gate_inp.weight', one of 1 such weights, is no part"
+    ):
+        glow.LanguageModel(tmp_path / "model.gguf")
 
 
 @pytest.fixture(scope="module")

@@ -51,6 +51,18 @@ def test_greedy_tokens(kind: str, tmp_path: Path) -> None:
     np.testing.assert_allclose(model.logits(prompt), want, atol=2e-5 * np.abs(want).max())
 
 
+@pytest.mark.slow
+def test_positions_change_with_the_length(tmp_path: Path) -> None:
+    """A text that grows past the places that a model was first made for is read again, with the others."""
+    own, prompt = lms.written(tmp_path, "phi3-long"), lms.prompt_of(55)
+    model = glow.LanguageModel(tmp_path)
+    assert list(model.generate(prompt, 20)) == lms.continued(own, prompt, 20)
+    short = glow.LanguageModel(tmp_path, capacity=64)
+    with lms.torch.no_grad():
+        want = own(lms.torch.tensor([prompt])).logits[0].numpy()
+    np.testing.assert_allclose(short.logits(prompt), want, atol=2e-5 * np.abs(want).max())
+
+
 def test_interpreter(llama: tuple[Path, Any]) -> None:
     """The references of the operators generate the same."""
     prompt = lms.prompt_of(9)
@@ -205,6 +217,8 @@ def _damaged(folder: Path, case: str) -> None:
         first.write_bytes(data[:-4])
     elif case == "head":
         first.write_bytes(data[:20])
+    elif case == "more":
+        config["num_hidden_layers"] = 1
     elif case == "shard":
         first.unlink()
     elif case == "none":
@@ -219,6 +233,7 @@ MESSAGES = {
     "activation": "the activation 'snake' is not known",
     "cut": "the file is cut off: '",
     "head": "the file is cut off: 20 bytes",
+    "more": "'model.layers.1.input_layernorm.weight', one of 9 such weights, is no part of the architecture",
     "shard": "No such file or directory",
     "none": "there are no .safetensors files",
     "json": "config.json: this is not JSON",
@@ -247,6 +262,10 @@ def test_damaged_folders(case: str, llama: tuple[Path, Any], tmp_path: Path) -> 
         ({"rms_norm_eps": "small"}, "'rms_norm_eps' is 'small', expected a number"),
         ({"rope_theta": []}, "'rope_theta' is [], expected a number"),
         ({"vocab_size": None}, "'vocab_size' is missing"),
+        ({"rope_scaling": {"rope_type": "yarn"}}, "rotary positions are scaled, and 'factor' is missing"),
+        ({"rope_scaling": {"rope_type": "linear", "factor": "x"}}, "positions cannot be read: {'rope_type':"),
+        ({"rope_scaling": {"rope_type": "twist"}}, "rotary positions scaled by 'twist' are not known"),
+        ({"use_bidirectional_attention": True}, "'use_bidirectional_attention' is set, which makes another"),
     ],
 )
 def test_settings_that_are_no_such_numbers(settings: dict[str, Any], message: str, tmp_path: Path) -> None:

@@ -40,7 +40,8 @@ class LanguagePrograms(SlotPrograms):
     ) -> None:
         super().__init__(files, sequences, capacity)
         self.backend, self.rounded = backend, rounded
-        self.capacity = min(capacity or FIRST_CAPACITY, files.decoder.places)
+        first = files.decoder.short_places or FIRST_CAPACITY
+        self.capacity = min(capacity or min(FIRST_CAPACITY, first), files.decoder.places)
         self.state: dict[str, Array] = {}
         self.programs: dict[Form, Program] = {}
         self._bound: dict[Form, Bound] = {}
@@ -128,24 +129,27 @@ class LanguagePrograms(SlotPrograms):
         return self._bound[form]
 
     def _make_room(self, length: int, sequences: int) -> None:
-        places = self.files.decoder.places
+        places, short = self.files.decoder.places, self.files.decoder.short_places
         self.check_length(length)
         capacity, sequences = self.capacity, max(sequences, len(self.slots))
         if length > capacity:
-            capacity = min(places, max(2 * capacity, -(-length // _STEP) * _STEP))
+            most = short if length <= short else places
+            capacity = min(most, max(2 * capacity, -(-length // _STEP) * _STEP))
         if (capacity, sequences) == (self.capacity, len(self.slots)):
             return
         forms, old = list(self.programs), self.state
         kept = [f for f in forms if f.batch == 1 and not f.every]
+        # Keys of other rotary positions are not taken over.
+        same = not self.capacity <= short < capacity
         self.capacity = capacity
         self.slots += [Slot() for _ in range(sequences - len(self.slots))]
         self.programs, self._bound, self.state = {}, {}, {}
         for form in kept:
             self._program(replace(form, sequences=sequences, capacity=capacity))
         for name, array in old.items():
-            if self.state:
+            if self.state and same:
                 self.state[name][: len(array), :, : array.shape[2]] = array
-        if not self.state:
+        if not (self.state and same):
             for slot in self.slots:
                 slot.tokens.clear()
 

@@ -8,40 +8,18 @@ called like its weight with `.bias` behind it. Matrices are [outputs, inputs].
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from glow_dialects.core.errors import GlowError
+from glow_dialects.core.errors import GlowError, UnsupportedError
 from glow_dialects.core.types import Array
 from glow_frontends.language.blocks import Blocks
+from glow_frontends.language.rope import Rope
 
 Weight = Array | Blocks
 """A matrix or vector of floats, or a matrix of codes of few bits."""
-
-
-@dataclass(frozen=True)
-class Rope:
-    """Rotary positions: pair i of `pairs` turns by base^(-i / pairs) / factors[i] a place."""
-
-    pairs: int
-    base: float = 10000.0
-    interleaved: bool = False
-    factors: tuple[float, ...] = ()
-    #: What cosines and sines are multiplied with.
-    gain: float = 1.0
-
-    def tables(self, places: int) -> tuple[Array, Array]:
-        """Cosines and sines [places, pairs], f32."""
-        turns = self.base ** (-np.arange(self.pairs, dtype=np.float64) / self.pairs)
-        if self.factors:
-            turns = turns / np.asarray(self.factors)
-        # Products in f32, as the models were trained with.
-        angles = np.arange(places, dtype=np.float32)[:, None] * turns.astype(np.float32)
-        return tuple((f(angles) * self.gain).astype(np.float32) for f in (np.cos, np.sin))  # pyright: ignore
 
 
 @dataclass(frozen=True)
@@ -66,13 +44,19 @@ class Decoder:
     centred: bool = False
     #: Attention and the rest of a layer see the same input.
     parallel: bool = False
+    #: The inputs of attention and of the rest of a layer are normalised.
+    prenorm: bool = True
     rope: Rope | None = None
     #: Rotary positions of layers with a window, where they have others.
     local_rope: Rope | None = None
+    #: One a layer: whether it has rotary positions; (): all have.
+    turned: tuple[bool, ...] = ()
     #: One a layer: the places that a token sees, 0 for all before it.
     windows: tuple[int, ...] = ()
     #: What scores are multiplied with; 0: one over the root of the head's size.
     scale: float = 0.0
+    #: Scores of layer i are divided by i + 1.
+    scale_by_layer: bool = False
     score_cap: float = 0.0
     logit_cap: float = 0.0
     logit_scale: float = 1.0
@@ -86,9 +70,19 @@ class Decoder:
             raise GlowError(f"{self.heads} heads cannot share {self.shared} heads of keys and values")
 
     @property
-    def score_scale(self) -> float:
-        """What scores are multiplied with."""
-        return self.scale or self.head**-0.5
+    def short_places(self) -> int:
+        """The places of caches that have other rotary positions than longer ones; 0: all have the same."""
+        return self.rope.short_places if self.rope else 0
+
+    def rope_of(self, layer: int) -> Rope | None:
+        """The rotary positions of a layer."""
+        if self.turned and not self.turned[layer]:
+            return None
+        return (self.window(layer) and self.local_rope) or self.rope
+
+    def score_scale(self, layer: int) -> float:
+        """What scores of a layer are multiplied with."""
+        return (self.scale or self.head**-0.5) / (layer + 1 if self.scale_by_layer else 1)
 
     def window(self, layer: int) -> int:
         """The places that a token of a layer sees; 0: all."""
@@ -113,3 +107,12 @@ class LanguageFiles:
     chat_template: str | None = None
     #: Texts of the tokens that templates name.
     special: Mapping[str, str] = field(default_factory=dict[str, str])
+
+
+def check_all_known(left: Collection[str], path: Path, kind: str) -> None:
+    """UnsupportedError where files have weights `left` that nothing of an architecture's graph reads."""
+    if left:
+        raise UnsupportedError(
+            f"{path}: '{min(left)}', one of {len(left)} such weights, is no part of the architecture "
+            f"'{kind}' as it is known; without it the model would be another one"
+        )

@@ -51,7 +51,7 @@ class _EncoderBuilder(DecoderBuilder):
         g, decoder = self.g, self.decoder
         q, k, v = (self._heads(x, layer, name, decoder.heads) for name in "qkv")
         q, v = g.transpose(q, (0, 2, 1, 3)), g.transpose(v, (0, 2, 1, 3))
-        scores = g.batch_matmul(q, g.transpose(k, (0, 2, 3, 1))) * decoder.score_scale
+        scores = g.batch_matmul(q, g.transpose(k, (0, 2, 3, 1))) * decoder.score_scale(layer)
         y = g.batch_matmul(g.softmax(scores, axis=-1), v)
         return self._linear(g.reshape(g.transpose(y, (0, 2, 1, 3)), (self.rows, decoder.width)), f"{layer}.o")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -11,9 +12,10 @@ import numpy as np
 
 from glow_dialects.core.errors import UnsupportedError
 from glow_frontends.language.blocks import Blocks
-from glow_frontends.language.decoder import Decoder, LanguageFiles, Rope, Weight
+from glow_frontends.language.decoder import Decoder, LanguageFiles, Weight, check_all_known
 from glow_frontends.language.gguf_file import GgufFile
 from glow_frontends.language.gguf_tensors import GgufTensor
+from glow_frontends.language.rope import Rope, yarn_factors, yarn_gain
 
 _WHOLE = {
     "embed": "token_embd",
@@ -36,6 +38,7 @@ _LAYER = {
     "down": "ffn_down",
     "after_mlp": "post_ffw_norm",
 }
+_WAVES = {"rope_freqs.weight", "rope_factors_short.weight", "rope_factors_long.weight"}
 #: What differs from the most common decoder, by architecture.
 ARCHITECTURES: dict[str, dict[str, Any]] = {
     "gemma": {"activation": "gelu_tanh"},
@@ -44,14 +47,18 @@ ARCHITECTURES: dict[str, dict[str, Any]] = {
     "gpt2": {"activation": "gelu_tanh", "gated": False, "centred": True},
     "granite": {},
     "llama": {},
+    "olmo2": {"prenorm": False},
     "phi2": {"activation": "gelu_tanh", "gated": False, "centred": True, "parallel": True},
     "phi3": {},
     "qwen2": {},
     "qwen3": {},
+    "smollm3": {},
     "starcoder2": {"activation": "gelu_tanh", "gated": False, "centred": True},
 }
-_INTERLEAVED = ("granite", "llama")
+_INTERLEAVED = ("granite", "llama", "smollm3")
 """Architectures whose matrices of queries and keys are written for pairs of neighbouring features."""
+_LARGE_GEMMAS = {"gemma2": 46, "gemma3": 62}
+"""Layers of those that scale scores by the width of a head's share, which their files do not say."""
 
 
 def read_gguf(path: Path) -> LanguageFiles:
@@ -86,6 +93,7 @@ def _decoder(f: GgufFile) -> Decoder:
     epsilon = f.get("attention.layer_norm_rms_epsilon", f.get("attention.layer_norm_epsilon", 1e-5))
     gemma = f.kind.startswith("gemma")
     entry = f.entries.get("token_embd.weight")
+    large = _LARGE_GEMMAS.get(f.kind) == layers
     return Decoder(
         vocabulary=entry.shape[0] if entry else f.count("vocab_size"),
         width=width,
@@ -97,9 +105,10 @@ def _decoder(f: GgufFile) -> Decoder:
         places=f.count("context_length"),
         epsilon=float(epsilon),
         rope=None if f.kind == "gpt2" else _rope(f, head),
-        local_rope=Rope(head // 2, f.number("rope.freq_base_swa", 10000.0)) if f.kind == "gemma3" else None,
+        local_rope=_local_rope(f, head),
+        turned=tuple((i + 1) % 4 > 0 for i in range(layers)) if f.kind == "smollm3" else (),
         windows=_windows(f, layers),
-        scale=f.number("attention.scale", 0.0),
+        scale=(width / heads) ** -0.5 if large else f.number("attention.scale", 0.0),
         score_cap=f.number("attn_logit_softcapping", 0.0),
         logit_cap=f.number("final_logit_softcapping", 0.0),
         logit_scale=1.0 / f.divisor("logit_scale", 1.0),
@@ -111,24 +120,39 @@ def _decoder(f: GgufFile) -> Decoder:
 
 def _rope(f: GgufFile, head: int) -> Rope:
     """Rotary positions, whose waves a tensor may stretch."""
-    pairs = f.count("rope.dimension_count", default=head) // 2
-    factors: tuple[float, ...] = ()
-    for name in ("rope_freqs.weight", "rope_factors_short.weight"):
-        if name in f.entries:
-            tensor = GgufTensor(f, name)()
-            factors = tuple(float(x) for x in np.asarray(tensor))
-    if f.get("rope.scaling.type") == "linear":
-        factors = (f.number("rope.scaling.factor", 1.0),) * pairs
-    gain = f.number("rope.scaling.attn_factor", 1.0)
     base = f.number("rope.freq_base", 10000.0)
-    return Rope(pairs, base, f.kind in _INTERLEAVED, factors, gain)
+    plain = Rope(f.count("rope.dimension_count", default=head) // 2, base, f.kind in _INTERLEAVED)
+    plain = replace(plain, gain=f.number("rope.scaling.attn_factor", 1.0))
+    first = f.count("rope.scaling.original_context_length", default=f.count("context_length"))
+    short, long = (_stored_factors(f, f"rope_factors_{n}.weight") for n in ("short", "long"))
+    if short and f.count("context_length") > first:
+        return replace(plain, factors=short, long_factors=long, short_places=first)
+    factor, kind = f.number("rope.scaling.factor", 1.0), f.get("rope.scaling.type", "none")
+    if kind == "linear":
+        return replace(plain, factors=(factor,) * plain.pairs)
+    if kind == "yarn":
+        fast, slow = (f.number(f"rope.scaling.yarn_beta_{n}", t) for n, t in (("fast", 32.0), ("slow", 1.0)))
+        stretched = yarn_factors(plain, factor, first, fast, slow)
+        return replace(plain, factors=stretched, gain=plain.gain * yarn_gain(factor))
+    return replace(plain, factors=short or _stored_factors(f, "rope_freqs.weight"))
+
+
+def _local_rope(f: GgufFile, head: int) -> Rope | None:
+    """Those of layers with a window, where they have others."""
+    bases = {"gemma3": 10000.0, "olmo2": f.number("rope.freq_base", 10000.0)}
+    return Rope(head // 2, f.number("rope.freq_base_swa", bases[f.kind])) if f.kind in bases else None
+
+
+def _stored_factors(f: GgufFile, name: str) -> tuple[float, ...]:
+    """The factors that a tensor has, if there is one."""
+    return tuple(map(float, np.asarray(GgufTensor(f, name)()))) if name in f.entries else ()
 
 
 def _windows(f: GgufFile, layers: int) -> tuple[int, ...]:
     window = int(f.get("attention.sliding_window", 0) or 0)
     if not window or f.kind in ("phi3", "qwen2", "qwen3"):
         return ()
-    every = {"gemma2": 2, "gemma3": 6}.get(f.kind)
+    every = {"gemma2": 2, "gemma3": 6, "olmo2": 4}.get(f.kind)
     pattern = f.get("attention.sliding_window_pattern", every)
     if isinstance(pattern, list):
         return tuple(window if local else 0 for local in pattern)
@@ -136,7 +160,7 @@ def _windows(f: GgufFile, layers: int) -> tuple[int, ...]:
 
 
 def _weights(f: GgufFile, decoder: Decoder) -> Mapping[str, Callable[[], Weight]]:
-    """The weights under our names; each is read once."""
+    """The weights under our names; each is read once. UnsupportedError where the file has others."""
     found: dict[str, Callable[[], Weight]] = {}
     names = dict(_WHOLE)
     for layer in range(decoder.layers):
@@ -158,6 +182,9 @@ def _weights(f: GgufFile, decoder: Decoder) -> Mapping[str, Callable[[], Weight]
             tensor = found[f"{layer}.up"]
             found[f"{layer}.gate"] = _rows(tensor, 0, hidden)
             found[f"{layer}.up"] = _rows(tensor, hidden, 2 * hidden)
+    known = {f"{theirs}.{ending}" for theirs in names.values() for ending in ("weight", "bias")}
+    known |= {f"blk.{i}.attn_qkv.{ending}" for i in range(decoder.layers) for ending in ("weight", "bias")}
+    check_all_known(f.entries.keys() - known - _WAVES, f.path, f.kind)
     return found
 
 

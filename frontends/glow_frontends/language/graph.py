@@ -18,7 +18,8 @@ from glow_dialects.ops.rotary import RotaryOp
 from glow_dialects.ops.round_blocks import RoundBlocksOp
 from glow_frontends.builder import GraphBuilder, Value
 from glow_frontends.language.blocks import Blocks
-from glow_frontends.language.decoder import LanguageFiles, Rope
+from glow_frontends.language.decoder import LanguageFiles
+from glow_frontends.language.rope import Rope
 
 
 @dataclass(frozen=True)
@@ -157,7 +158,7 @@ class DecoderBuilder:
 
     def _layer(self, x: Value, layer: int) -> Value:
         decoder = self.decoder
-        h = self._norm(x, f"{layer}.attention_norm")
+        h = self._norm(x, f"{layer}.attention_norm") if decoder.prenorm else x
         a = self._attention(h, layer)
         if self._has(f"{layer}.after_attention"):
             a = self._norm(a, f"{layer}.after_attention")
@@ -166,7 +167,7 @@ class DecoderBuilder:
         x = x + self._scaled(a)
         if decoder.memory:
             x = x + self._cross_attention(self._norm(x, f"{layer}.cross_norm"), layer)
-        m = self._mlp(self._norm(x, f"{layer}.mlp_norm"), layer)
+        m = self._mlp(self._norm(x, f"{layer}.mlp_norm") if decoder.prenorm else x, layer)
         if self._has(f"{layer}.after_mlp"):
             m = self._norm(m, f"{layer}.after_mlp")
         return x + self._scaled(m)
@@ -204,7 +205,7 @@ class DecoderBuilder:
             values,
             self.slots,
             self.starts,
-            scale=decoder.score_scale,
+            scale=decoder.score_scale(layer),
             window=decoder.window(layer),
             softcap=decoder.score_cap,
         )
@@ -217,7 +218,7 @@ class DecoderBuilder:
         keys, values = (self._cross_state(layer, name) for name in ("keys", "values"))
         # A place that is brought into the cache is its last one.
         last = g.constant(np.full(self.form.batch, decoder.memory - 1, np.int32))
-        y = g.one(CachedAttentionOp, q, keys, values, self.slots, last, scale=decoder.score_scale)
+        y = g.one(CachedAttentionOp, q, keys, values, self.slots, last, scale=decoder.score_scale(layer))
         return self._linear(g.reshape(y, (self.rows, decoder.heads * decoder.head)), f"{layer}.cross_o")
 
     def _cross_state(self, layer: int, name: str) -> Value:
@@ -228,12 +229,13 @@ class DecoderBuilder:
     def _heads(self, x: Value, layer: int, name: str, heads: int) -> Value:
         """A projection as [batch, tokens, heads, features], normalised and turned to its place."""
         g, form, decoder = self.g, self.form, self.decoder
-        y = self._linear(x, f"{layer}.{name}")
+        y, norm = self._linear(x, f"{layer}.{name}"), f"{layer}.{name}_norm"
+        normed = name != "v" and self._has(norm)
+        whole = normed and self._weight(norm).shape == y.shape[1:]  # all heads as one, as OLMo 2 does
+        y = self._norm(y, norm) if whole else y
         y = g.reshape(y, (form.batch, form.tokens, heads, decoder.head))
-        if name != "v" and self._has(f"{layer}.{name}_norm"):
-            y = self._norm(y, f"{layer}.{name}_norm")
-        local = decoder.window(layer) and decoder.local_rope
-        rope = decoder.local_rope if local else decoder.rope
+        y = self._norm(y, norm) if normed and not whole else y
+        rope = decoder.rope_of(layer)
         if name == "v" or rope is None:
             return y
         cos, sin = self._angles(rope)

@@ -11,7 +11,7 @@ import numpy as np
 
 from glow_dialects.core.errors import GlowError, UnsupportedError
 from glow_frontends.language.blocks import Blocks
-from glow_frontends.language.decoder import Decoder, LanguageFiles, Weight
+from glow_frontends.language.decoder import Decoder, LanguageFiles, Weight, check_all_known
 from glow_frontends.language.huggingface_config import Config, decoder_of
 from glow_frontends.language.packed_weights import quantization_of, with_packed
 from glow_frontends.language.safetensors import folder_tensors
@@ -39,7 +39,18 @@ _GEMMA2 = _LLAMA | {
     "mlp_norm": "pre_feedforward_layernorm",
     "after_mlp": "post_feedforward_layernorm",
 }
-_PHI = _LLAMA | {"norm": "final_layernorm", "o": "self_attn.dense", "up": "mlp.fc1", "down": "mlp.fc2"}
+_OLMO = {n: theirs for n, theirs in _LLAMA.items() if n not in ("attention_norm", "mlp_norm")} | {
+    "after_attention": "post_attention_layernorm",
+    "after_mlp": "post_feedforward_layernorm",
+}
+_PHI = _LLAMA | {
+    "norm": "final_layernorm",
+    "o": "self_attn.dense",
+    "q_norm": "self_attn.q_layernorm",
+    "k_norm": "self_attn.k_layernorm",
+    "up": "mlp.fc1",
+    "down": "mlp.fc2",
+}
 _GPT2 = {
     "embed": "wte",
     "positions": "wpe",
@@ -59,10 +70,13 @@ NAMES: dict[str, dict[str, str]] = {
     "granite": _LLAMA,
     "llama": _LLAMA,
     "mistral": _LLAMA,
+    "olmo2": _OLMO,
+    "olmo3": _OLMO,
     "phi": _PHI,
     "phi3": _LLAMA,
     "qwen2": _LLAMA,
     "qwen3": _LLAMA,
+    "smollm3": _LLAMA,
     "starcoder2": _LLAMA | {"up": "mlp.c_fc", "down": "mlp.c_proj"},
 }
 """What weights are called, by architecture (`model_type`)."""
@@ -73,6 +87,10 @@ FUSED = {
     "phi3": {"self_attn.qkv_proj": ("q", "k", "v"), "mlp.gate_up_proj": ("gate", "up")},
 }
 """Weights that are several of ours, one behind the other."""
+_TABLES = (".rotary_emb.inv_freq", ".attn.bias", ".attn.masked_bias")
+"""What old files hold beside weights: waves of rotary positions, masks."""
+_PACKED = ("qweight", "qzeros", "scales", "g_idx")
+"""Parts of weights of few bits."""
 
 
 def read_folder(folder: Path) -> LanguageFiles:
@@ -145,14 +163,16 @@ def _template(texts: Mapping[str, Any]) -> str | None:
 def _weights(
     kind: str, decoder: Decoder, tensors: Tensors, config: Config
 ) -> dict[str, Callable[[], Weight]]:
-    """The weights under our names."""
+    """The weights under our names; UnsupportedError where the files have more than the architecture."""
     found: dict[str, Callable[[], Weight]] = {}
     prefix, layers = prefixes(kind)
+    left = {n for n in tensors if not n.endswith(_TABLES) and n.rpartition(".")[2] not in _PACKED}
 
     def add(ours: str, theirs: str) -> None:
         for ending in ("weight", "bias"):
             name = f"{theirs}.{ending}"
             if name in tensors:
+                left.discard(name)
                 made = _changed(kind, ours, ending, tensors[name])
                 found[ours if ending == "weight" else f"{ours}.bias"] = made
 
@@ -164,7 +184,10 @@ def _weights(
             add(f"{layer}.{ours}", f"{prefix}{layers}.{layer}.{theirs}")
     for theirs, parts in FUSED.get(kind, {}).items():
         for layer in range(decoder.layers):
-            _split(found, tensors, f"{prefix}{layers}.{layer}.{theirs}", layer, parts, decoder)
+            name = f"{prefix}{layers}.{layer}.{theirs}"
+            _split(found, tensors, name, layer, parts, decoder)
+            left -= {f"{name}.weight", f"{name}.bias"}
+    check_all_known(left, config.file.parent, kind)
     if config.get("tie_word_embeddings", kind in ("gemma", "gemma2", "gemma3_text", "gpt2")):
         found.pop("head", None)
     return found

@@ -8,8 +8,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from glow_dialects.core.errors import UnsupportedError
-from glow_frontends.language.decoder import Decoder, Rope
+from glow_dialects.core.errors import GlowError, UnsupportedError
+from glow_frontends.language.decoder import Decoder
+from glow_frontends.language.rope import Rope, llama3_factors, yarn_factors, yarn_gain
 from glow_frontends.language.settings import Settings
 
 _ACTIVATIONS = {
@@ -48,7 +49,16 @@ def decoder_of(c: Config) -> Decoder:
     """The decoder of a configuration."""
     made = _gpt2(c) if c.kind == "gpt2" else _common(c)
     change = _CHANGES.get(c.kind)
+    for name in _OTHER:
+        if c.get(name):
+            raise UnsupportedError(
+                f"{c.label(name)} is set, which makes another model of it; it is not known"
+            )
     return made if change is None else change(c, made)
+
+
+_OTHER = ("use_bidirectional_attention", "is_encoder_decoder", "add_cross_attention")
+"""Settings of models that do not continue texts."""
 
 
 def activation_of(c: Config, name: str) -> str:
@@ -108,38 +118,59 @@ def rope_of(c: Config, head: int, layers: str = "full_attention", base: str = "r
     theta = c.number(base, parameters.get("rope_theta", 10000.0))
     share = c.number("partial_rotary_factor", parameters.get("partial_rotary_factor", 1.0))
     plain = Rope(int(head * share) // 2, theta)
+    try:
+        return _scaled(c, plain, scaling)
+    except KeyError as error:
+        raise GlowError(f"{c.file}: rotary positions are scaled, and {error} is missing") from None
+    except (TypeError, ValueError, ZeroDivisionError):
+        raise GlowError(f"{c.file}: the scale of rotary positions cannot be read: {scaling}") from None
+
+
+def _scaled(c: Config, plain: Rope, scaling: Mapping[str, Any]) -> Rope:
+    """Positions stretched as settings say."""
     kind = scaling.get("rope_type", scaling.get("type", "default"))
     if kind in ("default", "dynamic"):  # `dynamic` changes beyond the length that the model was made for
         return plain
     if kind == "linear":
         return replace(plain, factors=(float(scaling["factor"]),) * plain.pairs)
     if kind == "llama3":
-        return replace(plain, factors=_llama3(plain, scaling))
+        return replace(plain, factors=llama3_factors(plain, scaling))
+    if kind == "yarn":
+        return _yarn(c, plain, scaling)
     if kind in ("longrope", "su"):
         return _long(c, plain, scaling)
     raise UnsupportedError(f"{c.file}: rotary positions scaled by '{kind}' are not known")
 
 
-def _llama3(rope: Rope, s: Mapping[str, Any]) -> tuple[float, ...]:
-    """Long waves are stretched, short ones are not, between them there is a ramp."""
-    factor, low, high = (float(s[n]) for n in ("factor", "low_freq_factor", "high_freq_factor"))
-    length = float(s["original_max_position_embeddings"])
-    made: list[float] = []
-    for i in range(rope.pairs):
-        turns = length / (2 * math.pi * rope.base ** (i / rope.pairs))
-        smooth = min(1.0, max(0.0, (turns - low) / (high - low)))
-        made.append(1.0 / ((1.0 - smooth) / factor + smooth))
-    return tuple(made)
+def _first_places(c: Config, s: Mapping[str, Any]) -> int:
+    """The places that the model was first made for, before its positions were scaled."""
+    places = c.count("max_position_embeddings")
+    first = s.get("original_max_position_embeddings", places)
+    return c.count("original_max_position_embeddings", default=first)
+
+
+def _yarn(c: Config, rope: Rope, s: Mapping[str, Any]) -> Rope:
+    factor, fast, slow = float(s["factor"]), float(s.get("beta_fast") or 32), float(s.get("beta_slow") or 1)
+    factors = yarn_factors(rope, factor, _first_places(c, s), fast, slow, s.get("truncate", True))
+    gain = yarn_gain(factor)
+    if s.get("mscale") and s.get("mscale_all_dim"):
+        gain = yarn_gain(factor, float(s["mscale"])) / yarn_gain(factor, float(s["mscale_all_dim"]))
+    return replace(rope, factors=factors, gain=float(s.get("attention_factor") or gain))
 
 
 def _long(c: Config, rope: Rope, s: Mapping[str, Any]) -> Rope:
-    """Phi 3's: factors of short texts, where the model's places are those it was first made for."""
-    places = c.count("max_position_embeddings")
-    first = c.count(
-        "original_max_position_embeddings", default=s.get("original_max_position_embeddings", places)
+    """Phi 3's: other factors for texts that are longer than those it was first made for."""
+    places, first = c.count("max_position_embeddings"), _first_places(c, s)
+    factor = float(s.get("factor") or places / first)
+    gain = math.sqrt(1 + math.log(max(1.0, factor)) / math.log(first))
+    short, long = (tuple(map(float, s[n])) for n in ("short_factor", "long_factor"))
+    return replace(
+        rope,
+        factors=short,
+        long_factors=long if places > first else (),
+        short_places=first if places > first else 0,
+        gain=float(s.get("attention_factor") or gain),
     )
-    gain = math.sqrt(1 + math.log(max(1.0, places / first)) / math.log(first))
-    return replace(rope, factors=tuple(map(float, s["short_factor"])), gain=s.get("attention_factor") or gain)
 
 
 def _gpt2(c: Config) -> Decoder:
@@ -157,6 +188,8 @@ def _gpt2(c: Config) -> Decoder:
         activation=activation_of(c, "activation_function"),
         gated=False,
         centred=True,
+        scale=0.0 if c.get("scale_attn_weights", True) else 1.0,
+        scale_by_layer=bool(c.get("scale_attn_by_inverse_layer_idx", False)),
     )
 
 
@@ -202,6 +235,17 @@ def _granite(c: Config, d: Decoder) -> Decoder:
     )
 
 
+def _olmo(c: Config, d: Decoder) -> Decoder:
+    local = rope_of(c, d.head, "sliding_attention")
+    return replace(d, prenorm=False, local_rope=replace(local, factors=(), gain=1.0))
+
+
+def _smollm3(c: Config, d: Decoder) -> Decoder:
+    every = c.count("no_rope_layer_interval", default=4)
+    turned = c.get("no_rope_layers", [(i + 1) % every for i in range(d.layers)])
+    return replace(d, turned=tuple(map(bool, turned)))
+
+
 def _starcoder(c: Config, d: Decoder) -> Decoder:
     return replace(d, centred=True, gated=False, epsilon=c.number("norm_epsilon", 1e-5))
 
@@ -211,6 +255,9 @@ _CHANGES: dict[str, Callable[[Config, Decoder], Decoder]] = {
     "gemma2": _gemma,
     "gemma3_text": _gemma3,
     "granite": _granite,
+    "olmo2": _olmo,
+    "olmo3": _olmo,
     "phi": _phi,
+    "smollm3": _smollm3,
     "starcoder2": _starcoder,
 }
