@@ -346,6 +346,54 @@ def test_contrib(case: Case, backend: str) -> None:
         agree(value, got[f"y{index}"], case.tolerance)
 
 
+def test_normalised_queries_and_keys() -> None:
+    """Each head by itself; onnxruntime has no norms on processors, it gets queries and keys with them."""
+    q, k, v, past = real(2, 5, 64), real(2, 5, 32), real(2, 5, 32), real(2, 2, 0, 16)
+    scales = real(16), real(16)
+    heads = {"num_heads": 4, "kv_num_heads": 2, "do_rotary": 1}
+    rest = [past, past, np.array([4, 4], np.int32), np.array(5, np.int32), COS8, SIN8]
+
+    def normed(x: Array, scale: Array, epsilon: float) -> Array:
+        y = x.reshape(2, 5, -1, 16)
+        return (y / np.sqrt((y**2).mean(-1, keepdims=True) + epsilon) * scale).reshape(x.shape).astype(F)
+
+    parts = [normed(q, scales[0], 0.5), normed(k, scales[1], 0.1), v]
+    plain, fed = model(Case("GroupQueryAttention", [*parts, *rest], heads, weights=(6,), outputs=3))
+    want = exact_peer.session(plain).run(None, fed)
+    inputs = [q, k, v, *rest, *(None,) * 5, *scales]
+    epsilons = heads | {"qk_norm_epsilon": 0.5, "k_norm_epsilon": 0.1}
+    made, feeds = model(Case("GroupQueryAttention", inputs, epsilons, weights=(6,), outputs=3))
+    got = glow.compile(made).run(feeds)
+    for index, value in enumerate(want):
+        agree(value, got[f"y{index}"], 1e-4)
+
+
+CONV = [real(2, 6, 9), real(6, 1, 4)]
+QUERIES = [real(2, 5, 64), real(2, 5, 32), real(2, 5, 32), real(2, 2, 0, 16), real(2, 2, 0, 16)]
+QUERIES += [np.array([4, 4], np.int32), np.array(5, np.int32)]
+
+
+@pytest.mark.parametrize(
+    ("case", "message"),
+    [
+        (Case("GroupQueryAttention", QUERIES, {"causal": 0}, (6,)), "causal 0, where only 1 is known"),
+        (Case("GroupQueryAttention", QUERIES, {"sliding_window_cache": 1}, (6,)), "cache 1, where only 0 is"),
+        (Case("GroupQueryAttention", QUERIES, {"qk_output": 1}, (6,), 4), "qk_output 1, where only 2 is"),
+        (Case("CausalConvWithState", CONV, {"state_length": 9}), "state_length 9, where only 0 is known"),
+        (Case("CausalConvWithState", CONV, {"input_channels": 3}), "input_channels 3, where only 0 is"),
+        (
+            Case("CausalConvWithState", CONV, {"activation": "tanh"}),
+            "activation 'tanh', expected one of none,",
+        ),
+    ],
+)
+def test_options_that_are_not_known(case: Case, message: str) -> None:
+    """Nothing that changes results is passed over."""
+    case.attributes |= {"num_heads": 4, "kv_num_heads": 2} if case.op == "GroupQueryAttention" else {}
+    with pytest.raises(glow.ImportProblems, match=message):
+        glow.load(model(case)[0])
+
+
 def test_norms_of_the_standard_domain() -> None:
     """onnxruntime writes LayerNormalization into models older than the operator, and a simplified one."""
     nodes = [

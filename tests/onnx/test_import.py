@@ -319,6 +319,7 @@ make = helper.make_node
             {"w": np.ones((1, 1, 2, 2), np.float32)},
             "attribute 'strides' has 1 numbers, expected 2",
         ),
+        (make("Relu", ["x"], ["y"], alpha=0.1), {}, "attribute 'alpha' is not one of Relu in version"),
         (make("Einsum", ["x"], ["y"], equation="ab->ac"), {}, "the output has labels that no operand has"),
     ],
 )

@@ -68,8 +68,10 @@ def schema_defaults(node: Node) -> dict[str, AttributeProto]:
 
 
 def check_attributes(node: Node) -> None:
-    """Raise a RuleError where a standard operator lacks an attribute that it must have."""
+    """Raise a RuleError where a standard operator lacks an attribute that it must have, or has another."""
     schema = _schema(node.proto.domain, node.op, node.opset)
+    if schema is not None and (others := node.attributes.keys() - schema.attributes.keys()):
+        raise RuleError(f"attribute '{min(others)}' is not one of {node.op} in version {node.opset}")
     for name, attribute in schema.attributes.items() if schema is not None else ():
         if attribute.required and name not in node.attributes:
             raise RuleError(f"attribute '{name}' is missing")

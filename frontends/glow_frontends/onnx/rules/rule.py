@@ -52,6 +52,13 @@ def option(n: Node, name: str, choices: Mapping[str, Choice], default: str) -> C
     return choices[word]
 
 
+def only(n: Node, **known: int) -> None:
+    """A RuleError where an attribute is given and is not the one number of which the meaning is known."""
+    for name, number in known.items():
+        if (given := n.integer(name, number)) != number:
+            raise RuleError(f"{name} {given}, where only {number} is known")
+
+
 def axis_of(axis: int, rank: int, what: str = "axis") -> int:
     """A non-negative axis; a RuleError where it is out of range."""
     if not -rank <= axis < rank:

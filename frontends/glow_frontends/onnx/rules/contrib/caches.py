@@ -21,13 +21,13 @@ from glow_frontends.onnx.rules.cast import cast_to
 from glow_frontends.onnx.rules.contrib.attention import join_heads, rotate, split_heads
 from glow_frontends.onnx.rules.indexing import take
 from glow_frontends.onnx.rules.nn import product
-from glow_frontends.onnx.rules.rule import Versions
+from glow_frontends.onnx.rules.rule import Versions, only
 from glow_frontends.onnx.rules.shape import broadcast, join, pieces
 from glow_frontends.onnx.values import Value, dtype_of_value, shape
 
 INT64 = np.dtype(np.int64)
 #: Inputs without a rule yet, such as those of a quantised cache.
-UNSUPPORTED = {12: "a quantised cache", 13: "a quantised cache"}
+UNSUPPORTED = {12: "a quantised cache", 13: "a quantised cache", 16: "lengths of queries"}
 
 
 @dataclass
@@ -44,12 +44,15 @@ def group_query_attention(g: Emitter, n: Node) -> list[Value | None]:
     for position, what in UNSUPPORTED.items():
         if n.get(position) is not None:
             raise RuleError(what)
+    only(n, causal=1, sliding_window_cache=0)
+    if n.wants(3):
+        only(n, qk_output=2)
     query, key, value = _projections(g, n)
     place = _place(g, query, n.get(3), n[6], n[5])
     if n.get(14) is not None or n.get(15) is not None:
-        epsilon = n.number("qk_norm_epsilon", 1e-6)
-        query = g(RmsNormOp, query, n[14], axis=3, epsilon=epsilon)
-        key = g(RmsNormOp, key, n[15], axis=3, epsilon=epsilon)
+        both = n.number("qk_norm_epsilon", 1e-6)
+        query = g(RmsNormOp, query, n[14], axis=3, epsilon=n.number("q_norm_epsilon", both))
+        key = g(RmsNormOp, key, n[15], axis=3, epsilon=n.number("k_norm_epsilon", both))
     if n.flag("do_rotary"):
         query, key = (_turned(g, n, x, place, (n[7], n[8]), n.get(9)) for x in (query, key))
     keys, values = (_write(g, n.get(3 + i), x, place) for i, x in enumerate((key, value)))

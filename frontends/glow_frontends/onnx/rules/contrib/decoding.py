@@ -26,7 +26,7 @@ from glow_frontends.onnx.rules.contrib.attention import join_heads, split_heads,
 from glow_frontends.onnx.rules.indexing import non_negative, take
 from glow_frontends.onnx.rules.nn import product
 from glow_frontends.onnx.rules.reduce import reduce
-from glow_frontends.onnx.rules.rule import Rule, Versions, axis_of
+from glow_frontends.onnx.rules.rule import Rule, Versions, axis_of, only, option
 from glow_frontends.onnx.rules.shape import broadcast, cut, join, pieces
 from glow_frontends.onnx.values import Value, dtype_of_value, rank, shape
 
@@ -126,8 +126,9 @@ def gated_position_bias(g: Emitter, n: Node) -> Value:
 
 def causal_conv(g: Emitter, n: Node) -> list[Value]:
     """CausalConvWithState: each channel by itself along the last axis, over what came before, and that."""
-    if n.integer("ndim", 1) != 1 or n.integer("state_window", 0):
-        raise RuleError("a convolution of several axes, or a window of states")
+    only(n, ndim=1, state_window=0, state_update_capacity=0, state_channels_last=-1, state_length=0)
+    only(n, input_channel_offset=0, input_channels=0)
+    active = option(n, "activation", {"none": False, "silu": True, "swish": True}, "none")
     turn, x, past = n.flag("channels_last"), n[0], n.get(3)
     dims = shape(x)
     if turn:
@@ -141,7 +142,7 @@ def causal_conv(g: Emitter, n: Node) -> list[Value]:
         past = g.transpose(g.reshape(past, (batch, kept, channels)), (0, 2, 1))
     whole = join(g, [past, x], 2)
     y = g(ConvOp, whole, n[1], n.get(2), pads=(0, 0), strides=(1,), dilations=(dilation,), group=channels)
-    if n.text("activation", "none") in ("silu", "swish"):
+    if active:
         y = g(SwishOp, y)
     state = cut(g, whole, [0, 0, length], [batch, channels, length + kept])
     if not turn:
