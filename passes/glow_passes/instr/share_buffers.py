@@ -43,6 +43,10 @@ def share(function: InstrFuncOp) -> int:
     alloc b; relu @out b, @in a; dealloc a   ->   relu @out a, @in a
     """
     saved = 0
+    for op in reversed(list(function.block.ops)):  # a view that nothing uses may stand behind what is merged
+        if isinstance(op, ViewOp) and not op.result.uses:
+            op.detach()
+            op.erase()
     first, last = _lives(function)
     views: defaultdict[SSAValue, list[ViewOp]] = defaultdict(list)
     for op in list(function.block.ops):

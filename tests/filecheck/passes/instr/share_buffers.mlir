@@ -54,3 +54,22 @@ glow_instr.func @input_kept declare {
   glow_instr.neg @out %y, @in %b : memref<4xf32>, memref<4xf32>
   glow_instr.dealloc @out %b : memref<4xf32>
 }
+
+// A view that nothing uses goes: it would stand behind the buffer's end.
+// CHECK-LABEL: glow_instr.func @unused_views
+// CHECK:         glow_instr.dealloc
+// CHECK-NOT:     glow_instr.tensorview
+glow_instr.func @unused_views declare {
+  %x = glow_instr.weight @x mutable : memref<4xf32>
+  %y = glow_instr.weight @y mutable : memref<4xf32>
+} program {
+  %a = glow_instr.alloc : memref<4xf32>
+  glow_instr.neg @out %a, @in %x : memref<4xf32>, memref<4xf32>
+  %b = glow_instr.alloc : memref<4xf32>
+  glow_instr.relu @out %b, @in %a : memref<4xf32>, memref<4xf32>
+  glow_instr.copy @out %y, @in %b : memref<4xf32>, memref<4xf32>
+  glow_instr.dealloc @out %b : memref<4xf32>
+  %v = glow_instr.tensorview %a : memref<4xf32> to memref<2x2xf32>
+  %w = glow_instr.tensorview %v : memref<2x2xf32> to memref<4x1xf32>
+  glow_instr.dealloc @out %a : memref<4xf32>
+}
