@@ -8,11 +8,12 @@ from __future__ import annotations
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
 from importlib import import_module
 from inspect import signature
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Self
 
 import numpy as np
 
@@ -176,6 +177,8 @@ class Backend(ABC):
     name: str
     #: The options that it was asked for by name with, where they are not the defaults.
     options: Mapping[str, Any] = MappingProxyType({})
+    #: Whether quantised operators of models are computed in float, as their definitions say; see `in_float`.
+    exact: bool = False
     #: Whether it compiles modules with sizes that only the run tells (see `glow_dialects.core.extent`).
     OPEN_SIZES: ClassVar[bool] = False
     #: Whether its code looks at the predicates of nodes; of others, they are dropped.
@@ -187,6 +190,12 @@ class Backend(ABC):
         if not isinstance(threads, int) or not 1 <= threads <= MOST_THREADS:  # pyright: ignore[reportUnnecessaryIsInstance]
             raise UnsupportedError(f"threads={threads}: a program is shared by 1 to {MOST_THREADS} threads")
         self.threads = threads
+
+    def in_float(self, exact: bool = True) -> Self:
+        """The same backend, for quantised operators of models in float where `exact`, else in integers."""
+        made = copy(self)
+        made.exact = exact
+        return made
 
     @abstractmethod
     def supports(self, op: GraphOp) -> bool:
@@ -342,14 +351,6 @@ def used_symbols(function: Operation) -> set[str]:
 def public_name(op: PlaceholderOp) -> str:
     """The name users know: the importer's `onnx.name`, or the symbol."""
     return getattr(op.attributes.get("onnx.name"), "data", op.sym_name.data)
-
-
-def dtype_named(name: str) -> np.dtype:
-    """The dtype with a name, those of the `ml_dtypes` package included."""
-    try:
-        return np.dtype(name)
-    except TypeError:
-        return np.dtype(getattr(import_module("ml_dtypes"), name))
 
 
 def check_mapping(inputs: object) -> None:

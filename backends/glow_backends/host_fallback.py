@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Self
+
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation
 
@@ -29,6 +31,11 @@ class HostFallback(Backend):
         self.device = get_backend(device) if isinstance(device, str) else device
         self.host = get_backend(host, threads=threads) if isinstance(host, str) else host
         self.name = f"{self.device.name}+{self.host.name}"
+
+    def in_float(self, exact: bool = True) -> Self:
+        made = super().in_float(exact)
+        made.device, made.host = self.device.in_float(exact), self.host.in_float(exact)
+        return made
 
     def supports(self, op: GraphOp) -> bool:
         return runs(self.device, op) or runs(self.host, op)

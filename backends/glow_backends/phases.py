@@ -24,7 +24,7 @@ def common_phases(backend: Backend) -> list[Phase]:
     """Phases on the graph that do not depend on where its nodes run."""
     return [
         ("drop predicates", () if backend.PREDICATED else (DropPredicatesPass(),)),
-        ("match integers", match_integers()),
+        ("match integers", match_integers(backend.exact)),
         ("optimize", optimize()),
     ]
 

@@ -80,7 +80,7 @@ def predicated(module: ModuleOp, backend: Backend) -> Program | None:
     if len(every) != 1 or is_open(sizes):
         return None
     work = module.clone()
-    PassRunner(context()).run(work, (*match_integers(), *optimize()))
+    PassRunner(context()).run(work, (*match_integers(backend.exact), *optimize()))
     (function,) = functions(work)
     parts = by_predicate(node_graph(function))
     if parts is None:

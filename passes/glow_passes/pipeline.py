@@ -94,8 +94,15 @@ def train() -> tuple[ModulePass, ...]:
     )
 
 
-def match_integers() -> tuple[ModulePass, ...]:
-    """The passes that make integer operators of quantised models, before constants are folded."""
+def match_integers(exact: bool = False) -> tuple[ModulePass, ...]:
+    """The passes that make integer operators of quantised models, before constants are folded.
+
+    `exact`: those that leave them in float.
+    """
+    if exact:
+        from glow_passes.quantize.exact_quantization import ExactQuantizationPass
+
+        return (ExactQuantizationPass(),)
     from glow_passes.quantize.match_qdq import MatchQdqPass
 
     return (MatchQdqPass(),)

@@ -39,6 +39,8 @@ class Compiler:
 
     def keyed(self, key: str | None) -> str | None:
         """The key of a program, by that of its model: one of another pipeline is another program."""
+        if key is not None and self.backend.exact:
+            key += " exact"
         return key if key is None or self.pipeline is None else f"{key} {self.pipeline.key()}"
 
     def compile(self, module: ModuleOp, own: bool = False) -> Program:

@@ -13,7 +13,7 @@ from xdsl.passes import ModulePass
 from glow_backends.base import Backend, get_backend
 from glow_backends.phases import phases
 from glow_dialects.core.errors import UnsupportedError
-from glow_passes.quantize.exact_quantization import ExactQuantizationPass
+from glow_passes.pipeline import match_integers
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class Pipeline:
 
     def exact(self) -> Self:
         """With quantised operators of a model in float, by their definitions, not in integers."""
-        return self.replace("glow-match-qdq", ExactQuantizationPass())
+        return self.replace("glow-match-qdq", *match_integers(exact=True))
 
     def key(self) -> str:
         """What tells this pipeline from others: passes, options, and the code of passes of users."""

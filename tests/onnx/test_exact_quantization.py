@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
+import commands
 import numpy as np
 import onnx
 import pytest
@@ -13,7 +15,8 @@ from test_quantized_lstm import INPUTS, STEPS, model, sigmoid
 
 import glow_compiler as glow
 from glow_dialects.core.types import Array
-from glow_tools import run
+from glow_runtime.devices.device import Device
+from glow_tools import bench, run, serve
 
 RNG = np.random.default_rng(0)
 BACKENDS = pytest.mark.parametrize("backend", ["cpu", "interpreter"])
@@ -71,8 +74,7 @@ def qdq_conv() -> tuple[ModelProto, dict[str, Array], dict[str, Array]]:
 def test_bias_between_two_units(backend: str) -> None:
     """Integer kernels round the bias to a unit of the products; the float form keeps it."""
     net, feed, c = qdq_conv()
-    d = real(stored(feed["x"], 0.05, 120), c["x_scale"], 120)
-    want = convolved(d[0], real(c["w"], c["w_scale"], 0)) + c["b"].reshape(-1, 1, 1)
+    want = by_definition(feed, c)
     errors = [
         np.abs(glow.compile(net, backend=backend, exact=exact).run(feed)["y"][0] - want).max()
         for exact in (True, False)
@@ -184,14 +186,70 @@ def test_a_program_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         glow.compile(net, pipeline=pipeline.remove("glow-match-qdq"), exact=True)
 
 
-def test_on_the_command_line(tmp_path: Path) -> None:
-    """glow-run --exact runs the float form."""
+def by_definition(feed: dict[str, Array], c: dict[str, Array]) -> Array:
+    """The result of `qdq_conv`."""
+    d = real(stored(feed["x"], 0.05, 120), c["x_scale"], 120)
+    return convolved(d[0], real(c["w"], c["w_scale"], 0)) + c["b"].reshape(-1, 1, 1)
+
+
+DEVICES = (["--device", "process"], ["--device", "cpu:0", "--device", "interpreter"], ["--partition", "2"])
+
+
+@pytest.mark.parametrize("more", [[], *(pytest.param(d, marks=pytest.mark.slow) for d in DEVICES)])
+def test_on_the_command_line(more: list[str], tmp_path: Path) -> None:
+    """glow-run --exact runs the float form, on devices and in partitions, too."""
     net, feed, c = qdq_conv()
     onnx.save(net, tmp_path / "m.onnx")
     np.savez(tmp_path / "in.npz", **feed)  # pyright: ignore[reportArgumentType]
     out = tmp_path / "out.npz"
-    arguments = ["--exact", "--inputs", str(tmp_path / "in.npz"), "--output", str(out)]
+    arguments = ["--exact", "--inputs", str(tmp_path / "in.npz"), "--output", str(out), *more]
     assert run.main([str(tmp_path / "m.onnx"), *arguments]) == 0
-    d = real(stored(feed["x"], 0.05, 120), c["x_scale"], 120)
-    want = convolved(d[0], real(c["w"], c["w_scale"], 0)) + c["b"].reshape(-1, 1, 1)
-    np.testing.assert_allclose(np.load(out)["y"][0], want, atol=2e-4)
+    np.testing.assert_allclose(np.load(out)["y"][0], by_definition(feed, c), atol=2e-4)
+
+
+def test_on_devices() -> None:
+    """A host's devices compute in float where they are made for it, one network whole or in parts."""
+    net, feed, c = qdq_conv()
+    want, errors = by_definition(feed, c), list[float]()
+    for device in (Device(exact=True), Device.parse("cpu,exact=1"), Device()):
+        with glow.HostManager([device] * 2) as host:
+            for partition in ("none", 2):
+                host.add_network(f"in {partition}", net, partition)
+                errors.append(float(np.abs(host.run(f"in {partition}", feed)["y"][0] - want).max()))
+    assert max(errors[:4]) < 2e-4 < 2e-3 < min(errors[4:])
+
+
+def test_of_two_backends() -> None:
+    """Where a device computes some nodes and a host the rest, both do it in float."""
+    net, feed, c = qdq_conv()
+    got = glow.compile(net, backend=glow.HostFallback("interpreter", "cpu"), exact=True).run(feed)["y"]
+    np.testing.assert_allclose(got[0], by_definition(feed, c), atol=2e-4)
+
+
+def test_accuracy_of_kernels(tmp_path: Path) -> None:
+    """glow-bench --accuracy measures float convolutions: of a quantised model there are some with --exact."""
+    onnx.save(qdq_conv()[0], tmp_path / "m.onnx")
+    found: list[Any] = []
+    for more in ([], ["--exact"]):
+        done = commands.run(bench.main, tmp_path / "m.onnx", "--accuracy", "--json", "-", *more)
+        assert done.status == 0, done
+        found.append(json.loads(done.output)["models"][0]["accuracy"])
+    assert found[0] == [] and [item["shapes"] for item in found[1]] == ["1x4x9x9, 8x4x3x3"]
+    assert 0 < found[1][0]["error"] < 1e-5
+
+
+def test_serving(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """glow-serve --exact: its devices compute in float."""
+    pytest.importorskip("uvicorn", reason="the extra 'serve' is not installed")
+    net, feed, c = qdq_conv()
+    onnx.save(net, tmp_path / "m.onnx")
+    answers: list[Array] = []
+
+    async def answer(a: Any, count: int, models: Any, app: Any, limits: Any) -> None:
+        answers.append(models.host.run("m:1", feed)["y"][0])
+
+    monkeypatch.setattr(serve, "_serve", answer)
+    for more in ([], ["--exact"]):
+        assert serve.main([str(tmp_path / "m.onnx"), *more]) == 0
+    integers, floats = (np.abs(y - by_definition(feed, c)).max() for y in answers)
+    assert floats < 2e-4 < 2e-3 < integers

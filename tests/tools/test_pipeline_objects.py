@@ -11,6 +11,7 @@ from xdsl.dialects.builtin import IntegerAttr, ModuleOp, i64
 from xdsl.passes import ModulePass
 
 import glow_compiler as glow
+from glow_backends.base import get_backend
 from glow_dialects.ops.softmax import SoftmaxOp
 from glow_runtime.compiler import Compiler
 
@@ -101,6 +102,8 @@ def test_keys() -> None:
     """Pipelines and options of passes are parts of the key of a remembered program."""
     default = glow.Pipeline.default("cpu")
     others = [default.insert_after("glow-irgen", SeePass(label)) for label in ("a", "b")]
-    keys = [Compiler(None, pipeline=p).keyed("model") for p in (None, default, *others)]  # pyright: ignore
-    assert len(set(keys)) == 4 and Compiler(None, pipeline=default).keyed("model") == keys[1]  # pyright: ignore
-    assert Compiler(None, pipeline=default).keyed(None) is None  # pyright: ignore
+    backend = get_backend("cpu")
+    keys = [Compiler(backend, pipeline=p).keyed("model") for p in (None, default, *others)]
+    keys += [Compiler(backend.in_float(), pipeline=p).keyed("model") for p in (None, default)]
+    assert len(set(keys)) == 6 and Compiler(backend, pipeline=default).keyed("model") == keys[1]
+    assert Compiler(backend.in_float(), pipeline=default).keyed(None) is None

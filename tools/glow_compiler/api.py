@@ -131,15 +131,16 @@ def compile(
     if verify is None:
         own = pipeline is None and type(target).__module__.startswith("glow_backends.")
         verify = not own or os.environ.get("GLOW_VERIFY", "0") not in ("", "0")
-    if exact:
-        from glow_runtime.pipelines import Pipeline
-
-        pipeline = (pipeline or Pipeline.default(target)).exact()
+    if exact and pipeline is not None:
+        pipeline = pipeline.exact()
+    elif exact:
+        target = target.in_float()
     model = parsed(model)
     if is_saved(model):
         if states is not None:
             raise UnsupportedError(f"{model} is compiled already, with the states that it has")
-        return _saved(model, target, shapes is not None or pipeline is not None or specialize is not None)
+        chosen = target.exact or not (shapes is None and pipeline is None and specialize is None)
+        return _saved(model, target, chosen)
     return executable(model, Compiler(target, verify, progress, pipeline), shapes, specialize, states)
 
 

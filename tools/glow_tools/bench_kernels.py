@@ -19,11 +19,11 @@ from xdsl.dialects.builtin import ModuleOp
 from glow_backends.base import Backend, ports
 from glow_backends.cpu.backend import CpuBackend
 from glow_backends.cpu.profile import KernelTime, profile
+from glow_backends.phases import phases
 from glow_dialects.core.errors import GlowError
 from glow_dialects.core.location import shortened
 from glow_dialects.dialects import context
 from glow_dialects.instr.memory import InstrFuncOp, instr_functions
-from glow_runtime.pipelines import Pipeline
 from glow_tools.bench_race import declared_inputs, random_values
 from glow_tools.common import fixed, read_module, write_text
 from glow_tools.feeds import load_inputs
@@ -48,8 +48,7 @@ def planned(
     module = module if opened else fixed(module)
     stages["load"] = time.perf_counter() - start
     ctx = context()
-    pipeline = Pipeline.default(backend)
-    for name, passes in (pipeline.exact() if exact else pipeline).phases:
+    for name, passes in phases(backend.in_float(exact)):
         start = time.perf_counter()
         for item in passes:
             item.apply(ctx, module)
@@ -71,7 +70,7 @@ def show(path: str, shapes: Mapping[str, Sequence[int]], a: argparse.Namespace) 
     if a.accuracy:
         from glow_tools.bench_accuracy import accuracies, print_accuracy
 
-        errors = accuracies(path, shapes, backend, a.seed, inputs)
+        errors = accuracies(path, shapes, backend.in_float(a.exact), a.seed, inputs)
         figures["accuracy"] = [asdict(item) for item in errors]
         if not quiet:
             print_accuracy(errors)

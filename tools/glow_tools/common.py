@@ -124,14 +124,15 @@ def read_text(path: str) -> tuple[str, str]:
     """Text of a file, or of standard input for `-`, and the name that messages give it."""
     from glow_dialects.core.errors import GlowError
 
-    try:
-        if path == "-":
+    if path == "-":
+        try:
             return sys.stdin.read(), "<stdin>"
-        check_no_pipe(path)
-        return Path(path).read_text(encoding="utf-8"), path
-    except UnicodeDecodeError:
-        hint = "; ONNX models need the extension .onnx" if path != "-" else ""
-        raise GlowError(f"{path}: this is not text{hint}") from None
+        except UnicodeDecodeError:
+            raise GlowError("-: this is not text") from None
+    from glow_compiler.mlir_file import read_text_file
+
+    check_no_pipe(path)
+    return read_text_file(Path(path)), path
 
 
 def check_no_pipe(path: str) -> None:

@@ -13,8 +13,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
-from glow_backends.base import dtype_named
 from glow_backends.cpu.jit import emit_object
+from glow_backends.program_data import dtype_named
 from glow_dialects.core.errors import GlowError
 from glow_tools.common import fail
 from glow_tools.compile_c import checksum

@@ -173,7 +173,7 @@ def _hosted(a: argparse.Namespace, shapes: dict[str, tuple[int, ...]]) -> Hosted
     """The model on the devices of the command line."""
     from glow_tools.run_host import HostedModel
 
-    return HostedModel(a.model, a.device, a.partition or "auto", shapes or None, a.timeline)
+    return HostedModel(a.model, a.device, a.partition or "auto", shapes or None, a.timeline, a.exact)
 
 
 def _given(a: argparse.Namespace, net: Any) -> dict[str, Any]:

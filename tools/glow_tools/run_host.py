@@ -30,6 +30,7 @@ class HostedModel:
         partition: str,
         shapes: Mapping[str, Sequence[int]] | None,
         trace: Path | None = None,
+        exact: bool = False,
     ) -> None:
         partitioning, memory = partition_named(partition)
         wanted = [Device.parse(d) for d in devices]
@@ -38,6 +39,7 @@ class HostedModel:
             wanted = [Device()] * count
         if memory is not None:
             wanted = [d if d.memory is not None else replace(d, memory=memory) for d in wanted]
+        wanted = [replace(d, exact=d.exact or exact) for d in wanted]
         self._trace = trace
         self._tracer = glow.Tracer(kernels=True) if trace is not None else None
         self.host = glow.HostManager(wanted, tracer=self._tracer)

@@ -32,8 +32,8 @@ def check_usage(parser: argparse.ArgumentParser, a: argparse.Namespace) -> None:
         parser.error("--node needs --layers, which finds the node")
     if a.layers and (a.device or a.partition):
         parser.error("--layers looks into one program; leave out --device and --partition")
-    if a.exact and (a.device or a.partition or a.model.endswith(".glow")):
-        parser.error("--exact says how a model is compiled: leave out --device, --partition and .glow files")
+    if a.exact and a.model.endswith(".glow"):
+        parser.error("--exact says how a model is compiled: a .glow file holds programs")
     if a.layers and a.model.endswith(".glow"):
         parser.error("--layers needs the model: a .glow file holds programs whose layers are merged")
     if a.node and not (a.model.endswith(".onnx") and str(a.node).endswith(".onnx")):

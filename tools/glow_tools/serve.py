@@ -8,13 +8,15 @@ import contextlib
 import logging
 import sys
 from collections.abc import Generator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from glow_dialects.core.errors import GlowError
-from glow_tools.common import command, count_option, fail, guarded
+from glow_tools.common import add_exact, command, count_option, fail, guarded
 
 if TYPE_CHECKING:
+    from glow_runtime.devices.device import Device
     from glow_runtime.host.tracing import Tracer
     from glow_runtime.serve.http import Limits
     from glow_runtime.serve.repository import ModelRepository
@@ -47,6 +49,7 @@ def _arguments() -> argparse.ArgumentParser:
     add("--delay", type=float, default=2.0, help="milliseconds that a batch waits for others (default: 2)")
     add("--max-active", type=count_option, default=48, help="requests that run at a time (default: 48)")
     add("--max-queue", type=count_option, default=100, help="requests that wait (default: 100)")
+    add_exact(made)
     texts = made.add_argument_group("language models")
     add = texts.add_argument
     add("--texts", type=count_option, default=8, metavar="N", help="continue up to N together (default: 8)")
@@ -88,6 +91,7 @@ def _run(a: argparse.Namespace) -> int:
     except ImportError as error:
         fail(f"glow-serve needs {error.name}: pip install 'glow-compiler[serve]'")
     import glow_compiler as glow
+    from glow_backends.base import get_backend
     from glow_runtime.serve.repository import ModelRepository, find_models, is_language_model
 
     logging.basicConfig(
@@ -104,17 +108,17 @@ def _run(a: argparse.Namespace) -> int:
         options["batching"] = glow.Batching(a.batch, a.delay / 1e3)
     with contextlib.ExitStack() as opened:
         tracer = opened.enter_context(_telemetry()) if a.opentelemetry else None
-        host = opened.enter_context(
-            glow.HostManager(a.device or None, a.max_active, a.max_queue, tracer=tracer)
-        )
+        host = opened.enter_context(glow.HostManager(_devices(a), a.max_active, a.max_queue, tracer=tracer))
         models = ModelRepository(host, files, options)
         models.load_all()
         server = HttpServer(models, limits)
         if texts:
             from glow_tools.serve_text import TextServer
 
+            backend = get_backend("cpu").in_float(a.exact)
             loaded = {
-                n: glow.LanguageModel(p, weights=a.weights, capacity=a.capacity) for n, p in texts.items()
+                n: glow.LanguageModel(p, backend=backend, weights=a.weights, capacity=a.capacity)
+                for n, p in texts.items()
             }
             batches = {
                 name: opened.enter_context(glow.ContinuousBatching(model, a.texts, a.max_queue))
@@ -123,6 +127,15 @@ def _run(a: argparse.Namespace) -> int:
             TextServer(server, batches)
         asyncio.run(_serve(a, len(files) + len(texts), models, server.app, limits))
     return 0
+
+
+def _devices(a: argparse.Namespace) -> list[Device]:
+    """The devices that are asked for, else one for each core."""
+    from glow_backends.base import cores
+    from glow_runtime.devices.device import Device
+
+    asked = map(Device.parse, a.device) if a.device else [Device()] * cores()
+    return [replace(device, exact=device.exact or a.exact) for device in asked]
 
 
 def _check_tls(key: Path | None, certificate: Path | None) -> None:

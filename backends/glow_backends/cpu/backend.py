@@ -67,7 +67,8 @@ class CpuBackend(Backend):
 
     def of_one_thread(self) -> CpuBackend:
         """A backend with these options and one thread."""
-        return CpuBackend(1, self.cpu, self.winograd, self.search, self.debug_info)
+        made = CpuBackend(1, self.cpu, self.winograd, self.search, self.debug_info)
+        return made.in_float(self.exact)
 
     @property
     def identity(self) -> str:

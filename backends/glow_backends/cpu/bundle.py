@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from glow_backends.base import Port, ProgramFiles, TimedStep, dtype_named
+from glow_backends.base import Port, ProgramFiles, TimedStep
 from glow_backends.cpu import cache
 from glow_backends.cpu.memory import address, file_block
 from glow_backends.cpu.open_sizes import Numbers
+from glow_backends.program_data import dtype_named
 from glow_backends.report import Report
 from glow_dialects.core.extent_json import SizeReader, SizeWriter
 

@@ -13,7 +13,7 @@ from glow_dialects.core.errors import GlowError, UnsupportedError
 from glow_frontends.language.blocks import Blocks
 from glow_frontends.language.decoder import Decoder, LanguageFiles, Weight, check_all_known
 from glow_frontends.language.huggingface_config import Config, decoder_of
-from glow_frontends.language.packed_weights import quantization_of, with_packed
+from glow_frontends.language.packed_weights import quantization_of, settings_beside, with_packed
 from glow_frontends.language.safetensors import folder_tensors
 
 Tensors = Mapping[str, Callable[[], Weight]]
@@ -89,7 +89,9 @@ FUSED = {
 """Weights that are several of ours, one behind the other."""
 _TABLES = (".rotary_emb.inv_freq", ".attn.bias", ".attn.masked_bias")
 """What old files hold beside weights: waves of rotary positions, masks."""
-_PACKED = ("qweight", "qzeros", "scales", "g_idx")
+_PACKED = ("qweight", "qzeros", "scales", "g_idx") + tuple(
+    f"weight_{part}" for part in ("packed", "scale", "shape", "zero_point", "g_idx")
+)
 """Parts of weights of few bits."""
 
 
@@ -103,7 +105,10 @@ def read_folder(folder: Path) -> LanguageFiles:
         known = ", ".join(NAMES)
         raise UnsupportedError(f"{folder}: the architecture '{kind}' is not known; there are: {known}")
     decoder = decoder_of(config)
-    quantised = quantization_of(config.get("quantization_config"), config.label("quantization_config"))
+    label, quantised = config.label("quantization_config"), config.get("quantization_config")
+    if quantised is None:
+        label, quantised = settings_beside(folder, read_json)
+    quantised = quantization_of(quantised, label)
     tensors = with_packed(folder_tensors(folder), quantised, str(folder))
     weights = _weights(kind, decoder, tensors, config)
     more = optional_json(folder / "generation_config.json")

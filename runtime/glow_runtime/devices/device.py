@@ -21,7 +21,8 @@ class Device:
     side by side, or the numbers of the cores on which they are kept. `threads`: of each program. `flops`,
     `bandwidth` and `link` are rates a second (arithmetic, bytes of its memory, bytes to and from it), from
     which partitions are balanced; None: measured, see `rates_of`. `retry`: whether runs that a crash of the
-    device ended are repeated, once.
+    device ended are repeated, once. `exact`: it computes quantised operators of models in float, by their
+    definitions (see `compile`).
     """
 
     kind: str = "cpu"
@@ -34,6 +35,7 @@ class Device:
     bandwidth: float | None = None
     link: float | None = None
     retry: bool = False
+    exact: bool = False
     #: Operators (`glow.relu`) that it runs (none: all), and some of these that it does not.
     supported: tuple[str, ...] = ()
     unsupported: tuple[str, ...] = ()
@@ -54,9 +56,10 @@ class Device:
 
     def compiler(self) -> Backend:
         """The backend that compiles for it."""
-        if isinstance(self.backend, Backend):
-            return self.backend
-        return get_backend(self.backend or DEFAULT_BACKENDS.get(self.kind, "cpu"), threads=self.threads)
+        made = self.backend
+        if not isinstance(made, Backend):
+            made = get_backend(made or DEFAULT_BACKENDS.get(self.kind, "cpu"), threads=self.threads)
+        return made.in_float() if self.exact else made
 
     @staticmethod
     def parse(text: str) -> Device:
@@ -82,7 +85,7 @@ def _value(key: str, text: str, whole: str) -> Any:
             return text
         if key in ("flops", "bandwidth", "link"):
             return float(text)
-        if key == "retry":
+        if key in ("retry", "exact"):
             return text in ("1", "true", "yes")
         return byte_count(text) if key == "memory" else int(text)
     except (ValueError, GlowError) as error:

@@ -98,6 +98,7 @@ def kind_of(manager: DeviceManager) -> object:
     return (
         type(device.compiler()),
         device.compiler().name,
+        device.compiler().exact,
         device.threads,
         device.supported,
         device.unsupported,

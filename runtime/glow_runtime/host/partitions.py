@@ -271,7 +271,7 @@ def _segments(module: ModuleOp) -> list[ModuleOp]:
 def _likeness(device: Device) -> object:
     """What devices of one backend have in common."""
     backend = device.compiler()
-    return type(backend), backend.name, device.threads, device.supported, device.unsupported
+    return type(backend), backend.name, backend.exact, device.threads, device.supported, device.unsupported
 
 
 def _supports(device: Device) -> Callable[[Operation], bool]:
