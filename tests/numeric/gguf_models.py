@@ -35,6 +35,18 @@ _OTHER = {
     "gemma2": _AFTER | {"pre_feedforward_layernorm": "ffn_norm"},
 }
 
+#: Bytes of blocks at which f16 begin, where that is not 0 alone.
+HALVES = {
+    "Q2_K": [80, 82],
+    "Q3_K": [108],
+    "MXFP4": [],
+    "Q6_K": [208],
+    "Q4_1": [0, 2],
+    "Q5_1": [0, 2],
+    "Q4_K": [0, 2],
+    "Q5_K": [0, 2],
+}
+
 
 def _name(kind: str, theirs: str) -> str:
     stem, _, ending = theirs.rpartition(".")
@@ -48,6 +60,22 @@ def _turned(array: np.ndarray, heads: int) -> np.ndarray:
     """Rows of queries or keys in the order for pairs of neighbours, as llama's converter writes them."""
     head = len(array) // heads
     return array.reshape(heads, 2, head // 2, -1).swapaxes(1, 2).reshape(array.shape)
+
+
+def _blocks(array: np.ndarray, kind: Any) -> np.ndarray:
+    """A matrix in blocks of a kind; random ones where the package does not write them."""
+    try:
+        return gguf.quants.quantize(array, kind)
+    except NotImplementedError:
+        elements, size = gguf.GGML_QUANT_SIZES[kind]
+        shape = len(array), array.shape[1] // elements * size
+        raw = np.random.default_rng(array.size).integers(0, 256, shape)
+        raw = raw.astype(np.uint8)
+        for scale in (1.0, 0.0):
+            scale = scale or 0.15 / gguf.quants.dequantize(raw, kind).std()
+            for at in HALVES.get(kind.name, [0]):
+                raw.reshape(-1, size)[:, at : at + 2] = np.array([scale], np.float16).view(np.uint8)
+        return raw
 
 
 def written(
@@ -89,20 +117,20 @@ def written(
         array = weight.numpy()
         if kind.startswith("gemma") and "norm" in theirs:
             array = array + 1
+        data = array
         if array.ndim == 2:
-            data = gguf.quants.quantize(array, q_type)
+            data = _blocks(array, q_type)
             import torch
 
             weight.copy_(torch.tensor(gguf.quants.dequantize(data, q_type).reshape(array.shape)))
-            array = weight.numpy()
         heads = {"q_proj": c.num_attention_heads, "k_proj": c.num_key_value_heads}
         part = theirs.split(".")[-2]
         if kind in ("llama", "smollm3") and part in heads:
-            array = _turned(array, heads[part])
+            data = _turned(data, heads[part])
         if array.ndim == 2 and form != "F32":
-            writer.add_tensor(_name(kind, theirs), gguf.quants.quantize(array, q_type), raw_dtype=q_type)
+            writer.add_tensor(_name(kind, theirs), data, raw_dtype=q_type)
         else:
-            writer.add_tensor(_name(kind, theirs), np.ascontiguousarray(array, np.float32))
+            writer.add_tensor(_name(kind, theirs), np.ascontiguousarray(data, np.float32))
     for name, array in (tensors or {}).items():
         writer.add_tensor(name, array)
     writer.write_header_to_file()

@@ -111,15 +111,70 @@ def _q6_k(x: Array) -> Parts:
     return (low | high << 4).reshape(len(x), 256), scales, None
 
 
+def _quarters(x: Array) -> Array:
+    """256 codes of 2 bits in 64 bytes: of each 32 bytes the lowest bits, then the next ones."""
+    shifts = np.arange(0, 8, 2, dtype=np.uint8)[:, None]
+    return (x.reshape(-1, 2, 1, 32) >> shifts & 3).reshape(len(x), 256)
+
+
+def _q2_k(x: Array) -> Parts:
+    scales, minima = (x[:, :16] & 15).astype(np.float32), (x[:, :16] >> 4).astype(np.float32)
+    return _quarters(x[:, 16:80]), *_points(_halves(x, 80) * scales, -_halves(x, 82) * minima)
+
+
+def _q3_k(x: Array) -> Parts:
+    third = (x[:, None, :32] >> np.arange(8, dtype=np.uint8)[:, None] & 1).reshape(len(x), 256)
+    shifts = np.arange(0, 8, 2, dtype=np.uint8)[:, None]
+    high = (x[:, None, 104:108] >> shifts & 3).reshape(len(x), 16)
+    scales = (_nibbles(x[:, 96:104]) | high << 4).astype(np.float32) - 32
+    return _quarters(x[:, 32:96]) | third << 2, _halves(x, 108) * scales, None
+
+
+_CURVE = (-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113)
+"""What the codes of the IQ4 kinds stand for."""
+_E2M1 = (0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12)
+"""Twice the floats of 4 bits."""
+
+
+def _looked_up(codes: Array, levels: tuple[int, ...]) -> Array:
+    """Codes of 8 bits, with the point 128, for those that stand for levels."""
+    return np.array([128 + level for level in levels], np.uint8)[codes]
+
+
+def _iq4_nl(x: Array) -> Parts:
+    return _looked_up(_nibbles(x[:, 2:]), _CURVE), _halves(x, 0), None
+
+
+def _iq4_xs(x: Array) -> Parts:
+    high = x[:, 2:4, None] >> np.arange(0, 8, 2, dtype=np.uint8) & 3
+    low = x[:, 4:8, None] >> np.array([0, 4], np.uint8) & 15
+    scales = (low.reshape(len(x), 8) | high.reshape(len(x), 8) << 4).astype(np.float32) - 32
+    return (
+        _looked_up(_nibbles(x[:, 8:].reshape(-1, 16)).reshape(len(x), 256), _CURVE),
+        _halves(x, 0) * scales,
+        None,
+    )
+
+
+def _mxfp4(x: Array) -> Parts:
+    scales = np.ldexp(np.float32(1), x[:, :1].astype(np.int32) - 128)
+    return _looked_up(_nibbles(x[:, 1:]), _E2M1), scales, None
+
+
 KINDS = {
     2: BlockKind("Q4_0", 32, 18, 4, 32, 8.0, _q4_0),
     3: BlockKind("Q4_1", 32, 20, 4, 32, 0.0, _q4_1),
     6: BlockKind("Q5_0", 32, 22, 8, 32, 16.0, _q5_0),
     7: BlockKind("Q5_1", 32, 24, 8, 32, 0.0, _q5_1),
     8: BlockKind("Q8_0", 32, 34, 8, 32, 128.0, _q8_0),
+    10: BlockKind("Q2_K", 256, 84, 2, 16, 0.0, _q2_k),
+    11: BlockKind("Q3_K", 256, 110, 4, 16, 4.0, _q3_k),
     12: BlockKind("Q4_K", 256, 144, 4, 32, 0.0, _q4_k),
     13: BlockKind("Q5_K", 256, 176, 8, 32, 0.0, _q5_k),
     14: BlockKind("Q6_K", 256, 210, 8, 16, 32.0, _q6_k),
+    20: BlockKind("IQ4_NL", 32, 18, 8, 32, 128.0, _iq4_nl),
+    23: BlockKind("IQ4_XS", 256, 136, 8, 32, 128.0, _iq4_xs),
+    39: BlockKind("MXFP4", 32, 17, 8, 32, 128.0, _mxfp4),
 }
 """Kinds of blocks by GGUF's numbers."""
 
