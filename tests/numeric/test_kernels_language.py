@@ -50,6 +50,9 @@ PRODUCTS = {
     "bytes": Product(1, 40, 96, 8, 32),
     "byte-points": Product(3, 33, 64, 8, 32, points=True),
     "many-bytes": Product(71, 24, 256, 8, 128),
+    "sixteens": Product(5, 33, 96, 4, 16, points=True),
+    "byte-sixteens": Product(3, 40, 48, 8, 16),
+    "byte-48": Product(3, 40, 96, 8, 48),
 }
 
 
@@ -186,11 +189,15 @@ def test_update_is_for_states() -> None:
         g.update(s, g.slice(x, (0,), (2,)))
 
 
+@pytest.mark.parametrize("vector_bytes", [16, 32])
+@pytest.mark.parametrize("block", [16, 64])
 @pytest.mark.parametrize("bits", [4, 8])
-def test_short_vectors(bits: int) -> None:
-    """Sums of four products, as targets other than AVX2 have them, here without instructions for them."""
-    target = replace(host(), vector_bytes=16, has_vnni=False)
-    r, (m, n, k, block) = np.random.default_rng(bits), (9, 50, 128, 64)
+def test_short_vectors(bits: int, block: int, vector_bytes: int) -> None:
+    """Sums of four products without instructions for them, and of pairs of products, as AVX2 has them."""
+    target = replace(host(), vector_bytes=vector_bytes, has_vnni=False)
+    if vector_bytes == 32 and host().vector_bytes < 32:
+        pytest.skip("no AVX2 here")
+    r, (m, n, k) = np.random.default_rng(bits), (9, 50, 128)
     codes = r.integers(0, 1 << bits, (n, k)).astype(np.uint8)
     scales = r.uniform(0.01, 0.1, (n, k // block)).astype(np.float32)
     x = r.standard_normal((m, k)).astype(np.float32)

@@ -116,7 +116,7 @@ class DecoderBuilder:
 
     def _rounded(self, x: Value, block: int) -> Value:
         """Activations rounded to 8 bits, if they are to be."""
-        if not self.form.rounded or x.shape[-1] % block or block % 32:
+        if not self.form.rounded or x.shape[-1] % block or block % 16:
             return x
         if (x.ssa, block) not in self._whole:
             self._whole[x.ssa, block] = self.g.one(RoundBlocksOp, x, block=block)

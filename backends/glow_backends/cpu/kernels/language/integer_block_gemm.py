@@ -32,8 +32,8 @@ from glow_dialects.core.types import Array, present
 from glow_dialects.ops.dequantize_blocks import unpack
 from glow_dialects.ops.round_blocks import RoundBlocksOp
 
-RUN = 32
-"""Places of the reduction whose sums of products of 4-bit codes stay within 16 bits."""
+RUNS = (32, 16)
+"""Places of the reduction that are written out: of 4-bit codes their sums of products stay within 16 bits."""
 _VECTORS = 2
 """Vectors of columns of a panel."""
 _ROWS = 64
@@ -52,7 +52,7 @@ def stored_point(bits: int, point: float, target: CpuTarget) -> float:
 
 def has_integer_kernel(bits: int, block: int, depth: int) -> bool:
     """Whether there is a kernel for codes of this form."""
-    return bits in (4, 8) and block % RUN == 0 and depth % block == 0
+    return bits in (4, 8) and block % min(RUNS) == 0 and depth % block == 0
 
 
 @dataclass(frozen=True)
@@ -77,6 +77,11 @@ class IntegerBlockGemmSpec:
     def rows(self, target: CpuTarget) -> int:
         """Rows of a register block."""
         return even_tiles(self.m, 6 if target.registers >= 32 else 4)[0]
+
+    @property
+    def run(self) -> int:
+        """Places of the reduction that are written out."""
+        return next(run for run in RUNS if self.block % run == 0)
 
     @property
     def each(self) -> int:
@@ -211,24 +216,24 @@ class _Emission:
         k, spec = self.k, self.spec
         first = k.mul(number, spec.block)
         none: list[ir.Value] = [k.splat(0, self.lanes, I32)] * (rows * vectors)
-        if spec.block == RUN:
+        if spec.block == spec.run:
             return self._run(row, rows, first, vectors, none)
 
         def run(index: Index, totals: list[ir.Value]) -> list[ir.Value]:
-            return self._run(row, rows, k.add(first, k.mul(index, RUN)), vectors, totals)
+            return self._run(row, rows, k.add(first, k.mul(index, spec.run)), vectors, totals)
 
-        return k.reduce_loop(0, spec.block // RUN, 1, none, run)
+        return k.reduce_loop(0, spec.block // spec.run, 1, none, run)
 
     def _run(
         self, row: Index, rows: int, first: Index, vectors: int, totals: list[ir.Value]
     ) -> list[ir.Value]:
-        """The totals with the products of 32 places."""
+        """The totals with the products of the places that are written out."""
         starts = [self._x(k_row, first) for k_row in self._rows(row, rows)]
         if self.spec.bits == 8:
             return self._bytes(starts, first, vectors, totals)
         if self.k.target.vector_bytes == 32:
             return self._nibbles_in_pairs(starts, first, vectors, totals)
-        for word in range(RUN // 8):
+        for word in range(self.spec.run // 8):
             for half, codes in enumerate(self._nibbles(first, word, vectors)):
                 totals = self._added(starts, 2 * word + half, codes, totals)
         return totals
@@ -263,7 +268,7 @@ class _Emission:
         """Codes of 8 bits: four products at a time, or two."""
         k, lanes = self.k, self.lanes
         line = k.mul(k.b.udiv(k.i(first), k.i(self.together)), self.width)
-        for word in range(RUN // self.together):
+        for word in range(self.spec.run // self.together):
             at = k.add(line, word * self.width)
             if self.pairs:
                 codes = [self._pair(k.add(at, v * lanes)) for v in range(vectors)]
@@ -307,7 +312,7 @@ class _Emission:
         """Products of bytes summed in pairs to 16 bits, which hold the sums of a run."""
         k, lanes = self.k, self.lanes
         sums: list[ir.Value | None] = [None] * len(totals)
-        for word in range(RUN // 8):
+        for word in range(self.spec.run // 8):
             for half, codes in enumerate(self._nibbles(first, word, vectors)):
                 for r, start in enumerate(starts):
                     x = self._word(start, 2 * word + half)
