@@ -11,11 +11,14 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.utils.exceptions import VerifyException
 
 from glow_backends.base import Backend, Program, get_backend
-from glow_dialects.core.errors import CompileError, GlowError, UnsupportedError
+from glow_dialects.core.errors import CompileError, GlowError, OpenSizes, UnsupportedError
+from glow_dialects.core.extent import is_open
 from glow_dialects.core.forks import ForkLock
 from glow_dialects.core.packages import package_of
 from glow_dialects.core.quiet_gc import quiet_gc
+from glow_dialects.core.types import shape_of
 from glow_dialects.ops.control import has_control
+from glow_dialects.ops.module import placeholders
 from glow_passes.partition.predicates import has_predicates
 from glow_runtime.lowering import Phases, Progress, lower
 from glow_runtime.weights import resources
@@ -62,9 +65,12 @@ def _compiled(
     if has_control(module):
         if steps is not None:
             raise UnsupportedError("a pipeline of one's own is for models without branches and loops")
-        from glow_runtime.control import ControlProgram  # few programs need all that it imports
+        if not is_open_module(module):
+            from glow_runtime.control import ControlProgram  # few programs need all that it imports
 
-        return ControlProgram(module, chosen)
+            return ControlProgram(module, chosen)
+        module, own = module if own else module.clone(), True
+        outline(module, chosen)
     if chosen.SKIPS and steps is None and has_predicates(module):
         from glow_backends.predicated import predicated  # as few programs need it
 
@@ -78,6 +84,20 @@ def _compiled(
         program = _coded(chosen, work)
     program.report.stages = {**stages, **program.report.stages}
     return program
+
+
+def is_open_module(module: ModuleOp) -> bool:
+    """Whether only the run tells some sizes of inputs or outputs."""
+    return is_open([n for p in placeholders(module).values() for n in shape_of(p.type)])
+
+
+def outline(module: ModuleOp, backend: Backend) -> None:
+    """Take the loops of a module of open sizes to functions, in place.
+
+    OpenSizes where that is not for all of its control flow: where data decide a branch, or when a loop ends.
+    """
+    if not backend.outline(module):
+        raise OpenSizes("data decide a branch, or end a loop")
 
 
 def _coded(backend: Backend, module: ModuleOp) -> Program:

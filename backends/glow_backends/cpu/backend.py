@@ -97,6 +97,11 @@ class CpuBackend(Backend):
 
         return CpuLayout(self.target)
 
+    def outline(self, module: ModuleOp) -> bool:
+        from glow_backends.cpu.passes.cpu_turns import outline_turns
+
+        return outline_turns(module)
+
     def graph_passes(self) -> Sequence[ModulePass]:
         from glow_backends.cpu.pipeline import graph_passes
 

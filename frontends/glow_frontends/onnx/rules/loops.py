@@ -17,14 +17,19 @@ from xdsl.dialects.builtin import i64
 from xdsl.ir import Attribute, Block, SSAValue
 from xdsl.utils.exceptions import VerifyException
 
+from glow_dialects.core.errors import OpenSizes
+from glow_dialects.core.extent import is_open
 from glow_dialects.core.types import Tensor, dtype_of, element_of, shape_of, tensor, typed
 from glow_dialects.ops.arithmetic import AddOp, MinOp, MulOp, SubOp
 from glow_dialects.ops.control import LoopOp, yielded
 from glow_dialects.ops.scatter_nd import ScatterNdOp
+from glow_dialects.ops.splat import SplatOp
 from glow_frontends.onnx.emitter import Emitter
 from glow_frontends.onnx.errors import NeedsHost, NeedsValue, RuleError
+from glow_frontends.onnx.model import label
 from glow_frontends.onnx.node import Node
 from glow_frontends.onnx.rules.shape import cut
+from glow_frontends.onnx.sizes import sizes_of
 from glow_frontends.onnx.values import AnyValue, Value, rank, shape
 
 #: (number of the turn, state) -> whether to go on, the new state, what this turn adds to each stack.
@@ -33,6 +38,12 @@ Turn: TypeAlias = Callable[[Value, Sequence[Value]], "tuple[Value, Sequence[Valu
 SMALL_STACK = 1 << 15
 #: Elements that a stack has room for at most; other loops run on the host, which knows when they end.
 MAX_STACK = 1 << 24
+
+
+def is_open_count(limit: Value) -> bool:
+    """Whether the number of turns is a size that only the run tells."""
+    sizes = sizes_of(limit) if isinstance(limit, SSAValue) else None
+    return sizes is not None and is_open(list(sizes.reshape(-1)))
 
 
 def body_of(
@@ -73,6 +84,14 @@ class Loop:
 
         Raises NeedsHost where a turn changes a type, or the number of rows has no bound.
         """
+        counts = self.limit is not None and is_open_count(self.limit)
+        self.g.counting += counts
+        try:
+            return self._run(counts)
+        finally:
+            self.g.counting -= counts
+
+    def _run(self, counts: bool) -> list[AnyValue]:
         kinds = [v.type for v in self.state]
         body = self._body(kinds)
         types = [v.type for v in yielded(body).values[1:]]
@@ -81,10 +100,12 @@ class Loop:
         rows = [typed(v) for v in yielded(body).values[1 + len(kinds) :]]
         if not rows:
             return list(self._loop(self.limit, self.going, self.state, body))
+        self.always &= _is_true(self.going)
+        if counts:
+            return self._rows_of_open(rows)
         most = int(self.limit.reshape(-1)[0]) if isinstance(self.limit, np.ndarray) else 0
         if most < 1 or most * max(prod(shape_of(r)) for r in rows) > MAX_STACK:
             raise NeedsHost(self.n.op)
-        self.always &= _is_true(self.going)
         state, stacks, ended = self._stacked(most, rows)
         return [*state, *(s if self.always else self.g.bounded(s, 0, ended[0]) for s in stacks)]
 
@@ -114,6 +135,16 @@ class Loop:
         bound = None if limit is None else self.g.value(self.g.reshape(limit, ()))
         start = None if _is_true(going) else self.g.value(self.g.reshape(going, ()))
         return self.g.builder.insert(LoopOp.of(bound, start, state, body)).outputs
+
+    def _rows_of_open(self, rows: Sequence[Tensor]) -> list[AnyValue]:
+        """A loop of as many turns as a size that only the run tells: its stacks are of that length."""
+        assert isinstance(self.limit, SSAValue)
+        sizes = sizes_of(self.limit)
+        if sizes is None or not self.always:
+            raise OpenSizes(f"data end {self.n.op} '{label(self.n.proto)}', which stacks what its turns give")
+        most = sizes.reshape(-1)[0]
+        state, stacks, _ = self._rows(self.limit, None, self.state, [], rows, most)
+        return [*state, *stacks]
 
     # --- stacks: state, stacks, and unless all turns are done their number and whether to go on ------
     def _stacked(
@@ -179,7 +210,10 @@ class Loop:
         return values[:width], list(values[width : width + stacks]), list(values[width + stacks :])
 
     def _room(self, count: int, row: Tensor) -> SSAValue:
-        return self.g.value(np.zeros((count, *shape_of(row)), dtype_of(row)))
+        kind = tensor((count, *shape_of(row)), element_of(row))
+        if is_open(shape_of(kind)):
+            return self.g.value(self.g(SplatOp, results=kind, value=0.0))
+        return self.g.value(np.zeros(shape_of(kind), dtype_of(row)))
 
 
 def _is_true(value: Value) -> bool:
