@@ -14,13 +14,17 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import glow_compiler as glow
+from glow_backends.cpu.passes.cpu_turns import outline_turns
 from glow_dialects.core.types import Array
+from glow_dialects.ops.fully_connected import FullyConnectedOp
+from glow_dialects.ops.matmul import MatmulOp
+from glow_dialects.ops.module import functions
 
 F, I, B = TensorProto.FLOAT, TensorProto.INT64, TensorProto.BOOL
 RNG = np.random.default_rng(0)
 node = helper.make_node
 info = helper.make_tensor_value_info
-LENGTHS = (5, 9, 2, 33, 3, 70, 1)
+LENGTHS = 12, 9, 33, 10, 70, 17, 1
 
 
 def weight(*shape: int) -> Array:
@@ -109,9 +113,9 @@ def layer(axis: int = 0, out_axis: int = 0, back: int = 0, batch: Any = 1) -> on
 
 
 def test_scan() -> None:
-    """The first length gets a program of its own, all others share one; 1 broadcasts, and has its own."""
-    net = one_program(layer())
-    assert len(net._any_size.programs()) == 1  # pyright: ignore[reportPrivateUsage]
+    """The first length gets a program of its own, all others share two: products of few rows differ."""
+    net = one_program(layer(), [{"n": n} for n in (5, 9, 2, 33, 3, 70, 500, 1)])
+    assert len(net._any_size.programs()) == 2  # pyright: ignore[reportPrivateUsage]
 
 
 @pytest.mark.parametrize(("axis", "out_axis", "back"), [(1, 1, 0), (0, 2, 1), (-1, 0, 1)])
@@ -360,7 +364,7 @@ def test_saved(tmp_path: Path) -> None:
     """A file has the program for every length."""
     made = layer()
     session = ort.InferenceSession(made.SerializeToString(), providers=["CPUExecutionProvider"])
-    net = one_program(made, [{"n": n} for n in (5, 9)])
+    net = one_program(made, [{"n": n} for n in (5, 9, 40)])
     net.save(tmp_path / "layer.glow")
     loaded = glow.load_program(tmp_path / "layer.glow")
     for n in (7, 40, 300):
@@ -372,3 +376,63 @@ def test_one_from_the_start(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO, "glow"):
         one_program(layer(), [{"n": n} for n in (4, 8, 3)], specialize="never")
     assert sum("compiled for any n" in r.getMessage() for r in caplog.records) == 1
+
+
+def test_products_at_once() -> None:
+    """Products without state, alone, with what is around them, and shared with the state; none is left."""
+    body = graph(
+        [
+            node("Gemm", ["x", "w", "bias"], ["p"]),
+            node("Tanh", ["p"], ["q"]),
+            node("MatMul", ["q", "v"], ["s"]),
+            node("Mul", ["h", "decay"], ["kept"]),
+            node("Add", ["kept", "s"], ["h1"]),
+            node("Identity", ["s"], ["g1"]),
+            node("Abs", ["h1"], ["positive"]),
+            node("MatMul", ["positive", "v"], ["mixed"]),
+            node("Mul", ["x", "scale"], ["scaled"]),
+            node("MatMul", ["h", "w2"], ["old"]),
+            node("Add", ["old", "scaled"], ["more"]),
+            node("Add", ["mixed", "g"], ["sum"]),
+            node("Neg", ["q"], ["only"]),
+        ],
+        [info("h", F, [2, 4]), info("g", F, [2, 4]), info("x", F, [2, 3])],
+        [
+            info("h1", F, [2, 4]),
+            info("g1", F, [2, 4]),
+            info("sum", F, [2, 4]),
+            info("more", F, [2, 3]),
+            info("only", F, [2, 4]),
+            info("positive", F, [2, 4]),
+        ],
+    )
+    results = ["h1", "g1", "sums", "mores", "onlys", "positives"]
+    scan = node("Scan", ["h0", "g0", "xs"], results, body=body, num_scan_inputs=1)
+    inputs = [info("h0", F, [2, 4]), info("g0", F, [2, 4]), info("xs", F, ["n", 2, 3])]
+    widths = {"h1": 0, "g1": 0, "sums": 4, "mores": 3, "onlys": 4, "positives": 4}
+    outputs = [info(n, F, ["n", 2, w] if w else [2, 4]) for n, w in widths.items()]
+    weights = {"w": weight(3, 4), "bias": weight(4), "v": weight(4, 4), "w2": weight(4, 3)}
+    weights |= {"decay": np.float32(0.7), "scale": weight(3)}
+    made = model(graph([scan], inputs, outputs, **weights))
+    one_program(made)
+    module = glow.load(made)
+    assert outline_turns(module)
+    main, turn = (function.body.block for function in functions(module))
+    assert sum(isinstance(op, MatmulOp | FullyConnectedOp) for op in main.ops) == 4
+    assert not any(isinstance(op, MatmulOp | FullyConnectedOp) for op in turn.ops)
+
+
+def test_rows_alone() -> None:
+    """A loop without state whose turns are a product is none."""
+    body = graph(
+        [node("MatMul", ["x", "w"], ["p"]), node("Relu", ["p"], ["y"])],
+        [info("x", F, [2, 3])],
+        [info("y", F, [2, 4])],
+    )
+    scan = node("Scan", ["xs"], ["ys"], body=body, num_scan_inputs=1)
+    inputs, outputs = [info("xs", F, ["n", 2, 3])], [info("ys", F, ["n", 2, 4])]
+    made = model(graph([scan], inputs, outputs, w=weight(3, 4)))
+    one_program(made)
+    module = glow.load(made)
+    assert outline_turns(module)
+    assert len(list(functions(module))) == 1

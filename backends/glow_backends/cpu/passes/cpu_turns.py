@@ -9,6 +9,7 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Block, Operation, SSAValue
 
+from glow_backends.cpu.turns.together import Behind, Together, block_of
 from glow_backends.cpu.turns.turns_op import TurnsOp, in_name, out_name, port
 from glow_dialects.core.extent import Extent, are_equal
 from glow_dialects.core.graph_op import GraphOp
@@ -79,6 +80,8 @@ class _Outline:
             number += 1
         self.name = name
         self.made = FuncOp.of(name)
+        #: The state that turns change, as a turn reads it.
+        self.changed: list[SSAValue] = []
 
     # --- around the loop ----------------------------------------------------------------------------
     def before(self, op: Operation) -> Operation:
@@ -91,61 +94,93 @@ class _Outline:
 
     def outside(self, value: SSAValue) -> bool:
         """Whether a value is made around the loop."""
-        owner = value.owner
-        return (owner.parent if isinstance(owner, Operation) else owner) is not self.block
+        return block_of(value) is not self.block
 
     def run(self) -> None:
         """Put the turns in place of the loop."""
         self._move_invariants()
-        rows = self._rows()
-        end = yielded(self.block)
-        kept: list[int] = []
-        stacks: list[tuple[int, SSAValue]] = []
-        same: dict[int, SSAValue] = {}
-        for index, (parameter, result) in enumerate(zip(self.parameters, list(end.values[1:]), strict=True)):
-            row = self._row_written(parameter, result)
-            if row is not None:
-                stacks.append((index, row))
-            elif result is parameter:
-                same[index] = self.loop.state[index]
-            else:
-                kept.append(index)
-        for index, first in same.items():
-            self.parameters[index].replace_all_uses_with(first)
-        if any(use.operation is not end for use in self.number.uses):
-            count = self.before(IotaOp(results=tensor((self.turns,), element_of(self.number)))).results[0]
-            rows.append((count, self.number))
-        given = [end.values[1 + i] for i in kept] + [v for _, v in stacks]
-        kinds = [typed(v) for v in given]
-        end.detach()
-        end.erase()
-        around = [v for v in dict.fromkeys([*self._operands(), *given]) if self.outside(v)]
-        fixed = [v for v in around if not _is_constant(v)]
-        self._fill([self.parameters[i] for i in kept] + [v for _, v in rows], around, fixed, given)
-        for place, kind in enumerate(kinds[len(kept) :], len(kept)):
-            kinds[place] = tensor((self.turns, *shape_of(kind)), element_of(kind))
-        turns = self.before(
-            TurnsOp(
-                [self.loop.state[i] for i in kept],
-                [v for v, _ in rows],
-                fixed,
-                results=kinds,
-                function=self.name,
-                turns=(self.turns,),
-            )
-        )
-        order = [*kept, *(i for i, _ in stacks)]
-        for place, index in enumerate(order):
-            self.loop.outputs[index].replace_all_uses_with(turns.results[place])
-        for index, first in same.items():
-            self.loop.outputs[index].replace_all_uses_with(first)
+        rows, end = self._rows(), yielded(self.block)
+        kept, stacks = self._results()
+        together = Together(self.turns, self.block, {row: whole for whole, row in rows})
+        together.before(self.before)
+        behind = together.behind({*stacks.values()} - {end.values[1 + i] for i in kept}, self.before)
+        for index, row in list(stacks.items()):
+            if row in together.whole:
+                self.loop.outputs[index].replace_all_uses_with(together.whole[row])
+                del stacks[index]
+        given = [end.values[1 + i] for i in kept] + [*stacks.values(), *behind.stacked]
+        for op in (end, *reversed(behind.ops)):
+            op.detach()
+            op.erase()
+        rows += self._rows_before(together, behind, given)
+        results = self._turns([self.loop.state[i] for i in kept], rows, given) if given else []
+        for op in behind.made:
+            self.before(op)
+        for index, result in zip([*kept, *stacks], results, strict=False):
+            self.loop.outputs[index].replace_all_uses_with(result)
+        for old, new in zip(behind.stacks.args, results[len(kept) + len(stacks) :], strict=True):
+            old.replace_all_uses_with(new)
         self.loop.detach()
         self.loop.erase()
+
+    def _turns(
+        self, state: list[SSAValue], rows: list[tuple[SSAValue, SSAValue]], given: list[SSAValue]
+    ) -> list[SSAValue]:
+        """The operation before the loop, whose function gives the state and rows of stacks; its results."""
+        if self.number.first_use is not None or self.number in given:
+            count = self.before(IotaOp(results=tensor((self.turns,), element_of(self.number)))).results[0]
+            rows.append((count, self.number))
+        rows = [(whole, row) for whole, row in rows if row.first_use is not None or row in given]
+        around = [v for v in dict.fromkeys([*self._operands(), *given]) if self.outside(v)]
+        fixed = [v for v in around if not _is_constant(v)]
+        kinds = [typed(v) for v in given]
+        self._fill([*self.changed, *(row for _, row in rows)], around, fixed, given)
+        for place, kind in enumerate(kinds[len(state) :], len(state)):
+            kinds[place] = tensor((self.turns, *shape_of(kind)), element_of(kind))
+        operands = state, [whole for whole, _ in rows], fixed
+        turns = TurnsOp(*operands, results=kinds, function=self.name, turns=(self.turns,))
+        self.before(turns)
+        return list(turns.results)
+
+    def _results(self) -> tuple[list[int], dict[int, SSAValue]]:
+        """The numbers of state that turns change, and rows of that which is a stack; other state stays."""
+        kept: list[int] = []
+        stacks: dict[int, SSAValue] = {}
+        results = list(yielded(self.block).values[1:])
+        for index, (parameter, result) in enumerate(zip(self.parameters, results, strict=True)):
+            row = self._row_written(parameter, result)
+            if row is not None:
+                stacks[index] = row
+            elif result is not parameter:
+                kept.append(index)
+        self.changed = [self.parameters[i] for i in kept]
+        for index in set(range(len(results))) - {*kept, *stacks}:
+            for value in (self.parameters[index], self.loop.outputs[index]):
+                value.replace_all_uses_with(self.loop.state[index])
+        return kept, stacks
+
+    def _rows_before(
+        self, together: Together, behind: Behind, given: list[SSAValue]
+    ) -> list[tuple[SSAValue, SSAValue]]:
+        """What is computed before the loop, and its rows in place of what turns did for them."""
+        found: list[tuple[SSAValue, SSAValue]] = []
+        for op in reversed(list(self.block.ops)):
+            value = op.results[0]
+            if value not in together.whole or value in behind.stacked:
+                continue
+            if value.first_use is not None or value in given:
+                row = self.block.insert_arg(value.type, len(self.block.args))
+                value.replace_all_uses_with(row)
+                given[:] = [row if v is value else v for v in given]
+                found.append((together.whole[value], row))
+            op.detach()
+            op.erase()
+        return found
 
     def _move_invariants(self) -> None:
         """Take what no turn changes out of the loop."""
         for op in list(self.block.ops):
-            if isinstance(op, GraphOp) and op.operands and all(map(self.outside, op.operands)):
+            if isinstance(op, GraphOp | GetOp) and all(map(self.outside, op.operands)):
                 op.detach()
                 self.before(op)
 
