@@ -12,13 +12,11 @@ from xdsl.utils.exceptions import VerifyException
 
 from glow_backends.base import Backend, Program, get_backend
 from glow_dialects.core.errors import CompileError, GlowError, OpenSizes, UnsupportedError
-from glow_dialects.core.extent import is_open
 from glow_dialects.core.forks import ForkLock
 from glow_dialects.core.packages import package_of
 from glow_dialects.core.quiet_gc import quiet_gc
-from glow_dialects.core.types import shape_of
 from glow_dialects.ops.control import has_control
-from glow_dialects.ops.module import placeholders
+from glow_dialects.ops.module import has_open_ports
 from glow_passes.partition.predicates import has_predicates
 from glow_runtime.lowering import Phases, Progress, lower
 from glow_runtime.weights import resources
@@ -65,18 +63,36 @@ def _compiled(
     if has_control(module):
         if steps is not None:
             raise UnsupportedError("a pipeline of one's own is for models without branches and loops")
-        if not is_open_module(module):
-            from glow_runtime.control import ControlProgram  # few programs need all that it imports
+        if has_open_ports(module):
+            work = module if own else module.clone()
+            outline(work, chosen)
+            return _lowered(work, chosen, verify, progress, ctx)
+        turns = module.clone()
+        if chosen.outline(turns):
+            try:
+                return _lowered(turns, chosen, verify, progress, ctx)
+            except OpenSizes:  # of what runs on the host
+                pass
+        from glow_runtime.control import ControlProgram  # few programs need all that it imports
 
-            return ControlProgram(module, chosen)
-        module, own = module if own else module.clone(), True
-        outline(module, chosen)
+        return ControlProgram(module, chosen)
     if chosen.SKIPS and steps is None and has_predicates(module):
         from glow_backends.predicated import predicated  # as few programs need it
 
         if (program := predicated(module, chosen)) is not None:
             return program
-    work = module if own else module.clone()
+    return _lowered(module if own else module.clone(), chosen, verify, progress, ctx, steps)
+
+
+def _lowered(
+    work: ModuleOp,
+    chosen: Backend,
+    verify: bool,
+    progress: Progress | None,
+    ctx: Context | None,
+    steps: Phases | None = None,
+) -> Program:
+    """The program of a module without control flow, which is changed."""
     stages = lower(work, chosen, verify, progress, ctx, steps)
     if progress is not None:
         progress("generate code")
@@ -84,11 +100,6 @@ def _compiled(
         program = _coded(chosen, work)
     program.report.stages = {**stages, **program.report.stages}
     return program
-
-
-def is_open_module(module: ModuleOp) -> bool:
-    """Whether only the run tells some sizes of inputs or outputs."""
-    return is_open([n for p in placeholders(module).values() for n in shape_of(p.type)])
 
 
 def outline(module: ModuleOp, backend: Backend) -> None:

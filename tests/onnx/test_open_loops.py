@@ -12,6 +12,7 @@ import onnx
 import onnxruntime as ort
 import pytest
 from onnx import TensorProto, helper, numpy_helper
+from onnx.reference import ReferenceEvaluator
 
 import glow_compiler as glow
 from glow_backends.cpu.passes.cpu_turns import outline_turns
@@ -436,3 +437,54 @@ def test_rows_alone() -> None:
     module = glow.load(made)
     assert outline_turns(module)
     assert len(list(functions(module))) == 1
+
+
+def test_known_length() -> None:
+    """A long loop of a known length is the same code, for any batch and for one; on the interpreter, too."""
+    main = layer(1, 1, batch="b").graph
+    dims = main.input[1].type.tensor_type.shape.dim
+    dims[1].dim_value = 150
+    main.output[1].type.tensor_type.shape.dim[1].dim_value = 150
+    made = model(main)
+    net = one_program(made, [{"b": b} for b in (7, 9, 12)])
+    assert "graphs" not in net.report().notes
+    session = ort.InferenceSession(made.SerializeToString(), providers=["CPUExecutionProvider"])
+    feed = feeds(session, {"b": 2})
+    fixed = glow.compile(made, shapes={"b": 2}, threads=2)
+    same(fixed, session, feed)
+    assert "graphs" not in fixed.report().notes
+    same(glow.compile(made, backend="interpreter"), session, feed)
+
+
+def test_loaded() -> None:
+    """The module of a model keeps the loop, for every length, on both backends."""
+    made = layer()
+    session = ort.InferenceSession(made.SerializeToString(), providers=["CPUExecutionProvider"])
+    module = glow.load(made)
+    for backend in ("cpu", "interpreter"):
+        net = glow.compile(module, backend=backend)
+        for n in (7, 12):
+            same(net, session, feeds(session, {"n": n}))
+
+
+@pytest.mark.parametrize("rule", ["linear", "gated_delta"])
+def test_linear_attention(rule: str) -> None:
+    """LinearAttention, whose published form is a loop over time: any length and batch."""
+    names = ["q", "k", "v", "s", *(["g", "beta"] if rule == "gated_delta" else [])]
+    widths = {"q": 32, "k": 16, "v": 12, "g": 16, "beta": 2}
+    inputs = [info(n, F, ["b", "t", widths[n]] if n in widths else ["b", 2, 8, 6]) for n in names]
+    heads: dict[str, Any] = {"q_num_heads": 4, "kv_num_heads": 2, "update_rule": rule, "scale": 0.3}
+    attention = node("LinearAttention", names, ["o", "last"], **heads)
+    outputs = [info("o", F, ["b", "t", 24]), info("last", F, ["b", 2, 8, 6])]
+    made = helper.make_model(
+        graph([attention], inputs, outputs), opset_imports=[helper.make_opsetid("", 27)], ir_version=11
+    )
+    reference = ReferenceEvaluator(made)
+    net = glow.compile(made)
+    for batch, length in ((3, 5), (5, 9), (3, 40)):
+        shapes = {"s": (batch, 2, 8, 6)} | {n: (batch, length, w) for n, w in widths.items()}
+        feed = {n: -np.abs(RNG.standard_normal(shapes[n])).astype(np.float32) for n in names}
+        wanted: list[Any] = list(reference.run(None, feed))
+        for output, want in zip(net.outputs, wanted, strict=True):
+            np.testing.assert_allclose(net.run(feed)[output.name], want, rtol=1e-4, atol=1e-5)
+    assert net.report().notes["sizes"] == "any b, t"

@@ -31,7 +31,7 @@ from glow_dialects.instr.memory import (
     instr_function,
 )
 from glow_dialects.instr.strides import strides_of
-from glow_dialects.ops.module import module_of, placeholders
+from glow_dialects.ops.module import has_open_ports, module_of, placeholders
 from glow_passes.instr.plan_memory import lives_of
 
 
@@ -105,9 +105,9 @@ def _has_gaps(op: InstrOp) -> bool:
 def is_open_function(function: InstrFuncOp) -> bool:
     """Whether only the run knows the sizes of some tensors, be they those of inputs that nothing reads."""
     module = function.parent_op()
-    ports = placeholders(module).values() if isinstance(module, ModuleOp) else ()
     buffers = (op.result for op in function.block.ops if isinstance(op, AllocOp | WeightOp))
-    return any(is_open(shape_of(v)) for v in (*(p.type for p in ports), *buffers))
+    opened = isinstance(module, ModuleOp) and has_open_ports(module)
+    return opened or any(is_open(shape_of(v.type)) for v in buffers)
 
 
 def select(function: InstrFuncOp, target: CpuTarget, checked: bool = True) -> Selection:

@@ -18,10 +18,10 @@ from xdsl.ir import Attribute, Block, SSAValue
 from xdsl.utils.exceptions import VerifyException
 
 from glow_dialects.core.errors import OpenSizes
-from glow_dialects.core.extent import is_open
+from glow_dialects.core.extent import is_open, size
 from glow_dialects.core.types import Tensor, dtype_of, element_of, shape_of, tensor, typed
 from glow_dialects.ops.arithmetic import AddOp, MinOp, MulOp, SubOp
-from glow_dialects.ops.control import LoopOp, yielded
+from glow_dialects.ops.control import LoopOp, counts_only, yielded
 from glow_dialects.ops.scatter_nd import ScatterNdOp
 from glow_dialects.ops.splat import SplatOp
 from glow_frontends.onnx.emitter import Emitter
@@ -101,11 +101,14 @@ class Loop:
         if not rows:
             return list(self._loop(self.limit, self.going, self.state, body))
         self.always &= _is_true(self.going)
-        if counts:
-            return self._rows_of_open(rows)
-        most = int(self.limit.reshape(-1)[0]) if isinstance(self.limit, np.ndarray) else 0
-        if most < 1 or most * max(prod(shape_of(r)) for r in rows) > MAX_STACK:
+        if counts and not self.always:
+            raise OpenSizes(f"data end {self.n.op} '{label(self.n.proto)}', which stacks what its turns give")
+        most = _count(self.limit)
+        if most < 1 or (not counts and most * max(prod(shape_of(r)) for r in rows) > MAX_STACK):
             raise NeedsHost(self.n.op)
+        if counts or (self.always and counts_only(body)):
+            state, stacks, _ = self._rows(self.limit, None, self.state, [], rows, most)
+            return [*state, *stacks]
         state, stacks, ended = self._stacked(most, rows)
         return [*state, *(s if self.always else self.g.bounded(s, 0, ended[0]) for s in stacks)]
 
@@ -136,16 +139,6 @@ class Loop:
         start = None if _is_true(going) else self.g.value(self.g.reshape(going, ()))
         return self.g.builder.insert(LoopOp.of(bound, start, state, body)).outputs
 
-    def _rows_of_open(self, rows: Sequence[Tensor]) -> list[AnyValue]:
-        """A loop of as many turns as a size that only the run tells: its stacks are of that length."""
-        assert isinstance(self.limit, SSAValue)
-        sizes = sizes_of(self.limit)
-        if sizes is None or not self.always:
-            raise OpenSizes(f"data end {self.n.op} '{label(self.n.proto)}', which stacks what its turns give")
-        most = sizes.reshape(-1)[0]
-        state, stacks, _ = self._rows(self.limit, None, self.state, [], rows, most)
-        return [*state, *stacks]
-
     # --- stacks: state, stacks, and unless all turns are done their number and whether to go on ------
     def _stacked(
         self, most: int, rows: Sequence[Tensor]
@@ -160,7 +153,7 @@ class Loop:
 
     def _rows(
         self,
-        limit: Value,
+        limit: Value | None,
         first: Value | None,
         state: Sequence[SSAValue],
         ended: Sequence[SSAValue],
@@ -214,6 +207,12 @@ class Loop:
         if is_open(shape_of(kind)):
             return self.g.value(self.g(SplatOp, results=kind, value=0.0))
         return self.g.value(np.zeros(shape_of(kind), dtype_of(row)))
+
+
+def _count(limit: Value | None) -> int:
+    """The number that limits the turns, known or a size that only the run tells; 0 where there is none."""
+    sizes = None if limit is None else sizes_of(limit)
+    return 0 if sizes is None else size(sizes.reshape(-1)[0])
 
 
 def _is_true(value: Value) -> bool:
