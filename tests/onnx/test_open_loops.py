@@ -3,114 +3,17 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import onnx
 import onnxruntime as ort
 import pytest
-from onnx import TensorProto, helper, numpy_helper
+from loop_models import RNG, F, cell, feeds, graph, info, layer, model, node, one_program, same, weight
+from onnx import helper
 from onnx.reference import ReferenceEvaluator
 
 import glow_compiler as glow
-from glow_backends.cpu.passes.cpu_turns import outline_turns
-from glow_dialects.core.types import Array
-from glow_dialects.ops.fully_connected import FullyConnectedOp
-from glow_dialects.ops.matmul import MatmulOp
-from glow_dialects.ops.module import functions
-
-F, I, B = TensorProto.FLOAT, TensorProto.INT64, TensorProto.BOOL
-RNG = np.random.default_rng(0)
-node = helper.make_node
-info = helper.make_tensor_value_info
-LENGTHS = 12, 9, 33, 10, 70, 17, 1
-
-
-def weight(*shape: int) -> Array:
-    """Some numbers of which products stay small."""
-    return (RNG.standard_normal(shape) * 0.3).astype(np.float32)
-
-
-def graph(nodes: list[Any], inputs: list[Any], outputs: list[Any], **weights: Any) -> onnx.GraphProto:
-    """A graph whose weights are given by name."""
-    values = [numpy_helper.from_array(np.asarray(v), n) for n, v in weights.items()]
-    return helper.make_graph(nodes, "body", inputs, outputs, values)
-
-
-def model(main: onnx.GraphProto) -> onnx.ModelProto:
-    """The model of a graph."""
-    made = helper.make_model(main, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
-    onnx.checker.check_model(made)
-    return made
-
-
-def feeds(session: ort.InferenceSession, sizes: dict[str, int]) -> dict[str, Array]:
-    """Inputs of some sizes, by the names of dimensions."""
-    shapes: dict[str, list[Any]] = {i.name: [sizes.get(d, d) for d in i.shape] for i in session.get_inputs()}
-    return {n: RNG.standard_normal(s).astype(np.float32) for n, s in shapes.items()}
-
-
-def same(net: glow.Executable, session: ort.InferenceSession, feed: dict[str, Array]) -> None:
-    """A run gives what onnxruntime gives."""
-    got = net.run(feed)
-    wanted: list[Any] = session.run(None, feed)  # pyright: ignore[reportAssignmentType]
-    for output, want in zip(session.get_outputs(), wanted, strict=True):
-        assert got[output.name].shape == want.shape
-        np.testing.assert_allclose(got[output.name], want, rtol=1e-4, atol=2e-5)
-
-
-def one_program(
-    made: onnx.ModelProto,
-    sizes: Sequence[dict[str, int]] = tuple({"n": n} for n in LENGTHS),
-    **options: Any,
-) -> glow.Executable:
-    """Every size gives what onnxruntime gives, and those from the second on by one program, but for ones."""
-    session = ort.InferenceSession(made.SerializeToString(), providers=["CPUExecutionProvider"])
-    net = glow.compile(made, **options)
-    for number, now in enumerate(sizes):
-        same(net, session, feeds(session, now))
-        assert not net.report().notes.get("host")
-        if number and 1 not in now.values():
-            assert str(net.report().notes["sizes"]).startswith("any"), net.report().notes
-    return net
-
-
-def layer(axis: int = 0, out_axis: int = 0, back: int = 0, batch: Any = 1) -> onnx.ModelProto:
-    """A layer of a state space model: h = a h + x B, y = h C + d x."""
-    body = graph(
-        [
-            node("Mul", ["h", "a"], ["ha"]),
-            node("MatMul", ["x", "b"], ["xb"]),
-            node("Add", ["ha", "xb"], ["h1"]),
-            node("MatMul", ["h1", "c"], ["hc"]),
-            node("Mul", ["x", "d"], ["xd"]),
-            node("Add", ["hc", "xd"], ["y"]),
-        ],
-        [info("h", F, [batch, 6]), info("x", F, [batch, 5])],
-        [info("h1", F, [batch, 6]), info("y", F, [batch, 5])],
-    )
-    scan = node(
-        "Scan",
-        ["h0", "xs"],
-        ["last", "ys"],
-        body=body,
-        num_scan_inputs=1,
-        scan_input_axes=[axis],
-        scan_output_axes=[out_axis],
-        scan_input_directions=[back],
-        scan_output_directions=[back],
-    )
-
-    def rows(at: int) -> list[Any]:
-        shape: list[Any] = [batch, 5]
-        shape.insert(at, "n")
-        return shape
-
-    outputs = [info("last", F, [batch, 6]), info("ys", F, rows(out_axis))]
-    weights = {"a": np.full(6, 0.8, np.float32), "b": weight(5, 6), "c": weight(6, 5), "d": weight(5)}
-    return model(graph([scan], [info("h0", F, [batch, 6]), info("xs", F, rows(axis))], outputs, **weights))
 
 
 def test_scan() -> None:
@@ -129,75 +32,6 @@ def test_open_batch() -> None:
     """The state has an open size, too."""
     sizes = [{"n": n, "b": b} for n, b in ((5, 3), (7, 4), (2, 9), (50, 2), (8, 8), (9, 40))]
     one_program(layer(1, 1, batch="b"), sizes)
-
-
-def test_several() -> None:
-    """Several scanned inputs, states and results: states change places, and one stays."""
-    body = graph(
-        [
-            node("Add", ["p", "x"], ["sum"]),
-            node("Mul", ["sum", "k"], ["scaled"]),
-            node("ReduceSum", ["y"], ["total"], keepdims=0),
-            node("Add", ["count", "one"], ["count2"]),
-            node("Identity", ["q"], ["p2"]),
-            node("Identity", ["k"], ["m2"]),
-            node("Tanh", ["scaled"], ["q2"]),
-            node("Identity", ["k"], ["k2"]),
-            node("Sub", ["q", "y"], ["r"]),
-            node("Identity", ["one"], ["ones"]),
-        ],
-        [
-            *(info(n, F, [4]) for n in "pqkm"),
-            info("count", I, []),
-            info("x", F, [4]),
-            info("y", F, [4]),
-        ],
-        [
-            *(info(f"{n}2", F, [4]) for n in "pqkm"),
-            info("count2", I, []),
-            info("r", F, [4]),
-            info("total", F, []),
-            info("ones", I, []),
-        ],
-        one=np.int64(1),
-    )
-    scan = node(
-        "Scan",
-        ["p0", "q0", "k0", "p0", "c0", "xs", "yt"],
-        ["p", "q", "k", "m", "c", "rs", "totals", "ones"],
-        body=body,
-        num_scan_inputs=2,
-        scan_input_axes=[0, 1],
-        scan_input_directions=[0, 1],
-        scan_output_axes=[1, 0, 0],
-        scan_output_directions=[1, 0, 0],
-    )
-    inputs = [*(info(f"{n}0", F, [4]) for n in "pqk"), info("xs", F, ["n", 4]), info("yt", F, [4, "n"])]
-    outputs = [*(info(n, F, [4]) for n in "pqkm"), info("c", I, []), info("rs", F, [4, "n"])]
-    outputs += [info("totals", F, ["n"]), info("ones", I, ["n"])]
-    one_program(model(graph([scan], inputs, outputs, c0=np.int64(3))))
-
-
-def cell(*outputs: str) -> onnx.GraphProto:
-    """A recurrent cell that gathers its row; it can also use the number of the turn."""
-    made = graph(
-        [
-            node("Gather", ["xs", "i"], ["x"], axis=0),
-            node("MatMul", ["x", "w"], ["xw"]),
-            node("MatMul", ["h", "u"], ["hu"]),
-            node("Add", ["xw", "hu"], ["s"]),
-            node("Tanh", ["s"], ["h1"]),
-            node("Cast", ["i"], ["real"], to=F),
-            node("Mul", ["h1", "real"], ["y"]),
-            node("Gather", ["xs", "minus"], ["end"], axis=0),
-            node("Add", ["end", "y"], ["z"]),
-            node("Identity", ["go"], ["go2"]),
-        ],
-        [info("i", I, []), info("go", B, []), info("h", F, [2, 5])],
-        [info("go2", B, []), info("h1", F, [2, 5]), *(info(o, F, [2, 5]) for o in outputs)],
-        minus=np.int64(-1),
-    )
-    return made
 
 
 @pytest.mark.parametrize("less", [0, 1])
@@ -268,64 +102,6 @@ def test_loop_in_a_loop() -> None:
     one_program(model(main), sizes)
 
 
-def test_sequence() -> None:
-    """What a scripted loop appends to a list, stacked or side by side, and its length."""
-    body = graph(
-        [
-            node("Gather", ["xs", "i"], ["x"], axis=0),
-            node("Add", ["x", "h"], ["h1"]),
-            node("SequenceInsert", ["list", "h1"], ["list2"]),
-            node("Identity", ["go"], ["go2"]),
-        ],
-        [
-            info("i", I, []),
-            info("go", B, []),
-            info("h", F, [2, 3]),
-            helper.make_tensor_sequence_value_info("list", F, None),
-        ],
-        [
-            info("go2", B, []),
-            info("h1", F, [2, 3]),
-            helper.make_tensor_sequence_value_info("list2", F, None),
-        ],
-    )
-    nodes = [
-        node("Shape", ["xs"], ["shape"]),
-        node("Gather", ["shape", "zero"], ["turns"], axis=0),
-        node("SequenceEmpty", [], ["empty"]),
-        node("Loop", ["turns", "true", "h0", "empty"], ["last", "made"], body=body),
-        node("ConcatFromSequence", ["made"], ["stacked"], axis=1, new_axis=1),
-        node("ConcatFromSequence", ["made"], ["joined"], axis=1),
-        node("SequenceLength", ["made"], ["count"]),
-        node("SequenceAt", ["made", "minus"], ["end"]),
-    ]
-    outputs = [info("last", F, [2, 3]), info("stacked", F, [2, None, 3]), info("joined", F, [2, None])]
-    outputs += [info("count", I, []), info("end", F, [2, 3])]
-    inputs = [info("h0", F, [2, 3]), info("xs", F, ["n", 2, 3])]
-    weights = {"zero": np.int64(0), "true": np.array(True), "minus": np.int64(-1)}
-    one_program(model(graph(nodes, inputs, outputs, **weights)))
-
-
-def test_branch() -> None:
-    """A branch in a turn, which selects between short ways."""
-    ways = [graph([node(op, ["t"], ["way"])], [], [info("way", F, [4])]) for op in ("Exp", "Neg")]
-    body = graph(
-        [
-            node("Add", ["h", "x"], ["s"]),
-            node("Tanh", ["s"], ["t"]),
-            node("ReduceSum", ["t"], ["sum"], keepdims=0),
-            node("Less", ["sum", "zero"], ["test"]),
-            node("If", ["test"], ["h1"], then_branch=ways[0], else_branch=ways[1]),
-        ],
-        [info("h", F, [4]), info("x", F, [4])],
-        [info("h1", F, [4])],
-        zero=np.float32(0),
-    )
-    scan = node("Scan", ["h0", "xs"], ["last"], body=body, num_scan_inputs=1)
-    inputs = [info("h0", F, [4]), info("xs", F, ["n", 4])]
-    one_program(model(graph([scan], inputs, [info("last", F, [4])])))
-
-
 def test_threads() -> None:
     """Several workers take each turn together."""
     body = graph(
@@ -358,7 +134,7 @@ def test_ends_early() -> None:
     net = glow.compile(made)
     for n in (5, 9, 20):
         same(net, session, feeds(session, {"n": n}))
-    assert "data end Loop 'search'" in str(net.report().notes["sizes"])
+    assert "Loop 'search': how many rows it stacks" in str(net.report().notes["sizes"])
 
 
 def test_saved(tmp_path: Path) -> None:
@@ -377,66 +153,6 @@ def test_one_from_the_start(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO, "glow"):
         one_program(layer(), [{"n": n} for n in (4, 8, 3)], specialize="never")
     assert sum("compiled for any n" in r.getMessage() for r in caplog.records) == 1
-
-
-def test_products_at_once() -> None:
-    """Products without state, alone, with what is around them, and shared with the state; none is left."""
-    body = graph(
-        [
-            node("Gemm", ["x", "w", "bias"], ["p"]),
-            node("Tanh", ["p"], ["q"]),
-            node("MatMul", ["q", "v"], ["s"]),
-            node("Mul", ["h", "decay"], ["kept"]),
-            node("Add", ["kept", "s"], ["h1"]),
-            node("Identity", ["s"], ["g1"]),
-            node("Abs", ["h1"], ["positive"]),
-            node("MatMul", ["positive", "v"], ["mixed"]),
-            node("Mul", ["x", "scale"], ["scaled"]),
-            node("MatMul", ["h", "w2"], ["old"]),
-            node("Add", ["old", "scaled"], ["more"]),
-            node("Add", ["mixed", "g"], ["sum"]),
-            node("Neg", ["q"], ["only"]),
-        ],
-        [info("h", F, [2, 4]), info("g", F, [2, 4]), info("x", F, [2, 3])],
-        [
-            info("h1", F, [2, 4]),
-            info("g1", F, [2, 4]),
-            info("sum", F, [2, 4]),
-            info("more", F, [2, 3]),
-            info("only", F, [2, 4]),
-            info("positive", F, [2, 4]),
-        ],
-    )
-    results = ["h1", "g1", "sums", "mores", "onlys", "positives"]
-    scan = node("Scan", ["h0", "g0", "xs"], results, body=body, num_scan_inputs=1)
-    inputs = [info("h0", F, [2, 4]), info("g0", F, [2, 4]), info("xs", F, ["n", 2, 3])]
-    widths = {"h1": 0, "g1": 0, "sums": 4, "mores": 3, "onlys": 4, "positives": 4}
-    outputs = [info(n, F, ["n", 2, w] if w else [2, 4]) for n, w in widths.items()]
-    weights = {"w": weight(3, 4), "bias": weight(4), "v": weight(4, 4), "w2": weight(4, 3)}
-    weights |= {"decay": np.float32(0.7), "scale": weight(3)}
-    made = model(graph([scan], inputs, outputs, **weights))
-    one_program(made)
-    module = glow.load(made)
-    assert outline_turns(module)
-    main, turn = (function.body.block for function in functions(module))
-    assert sum(isinstance(op, MatmulOp | FullyConnectedOp) for op in main.ops) == 4
-    assert not any(isinstance(op, MatmulOp | FullyConnectedOp) for op in turn.ops)
-
-
-def test_rows_alone() -> None:
-    """A loop without state whose turns are a product is none."""
-    body = graph(
-        [node("MatMul", ["x", "w"], ["p"]), node("Relu", ["p"], ["y"])],
-        [info("x", F, [2, 3])],
-        [info("y", F, [2, 4])],
-    )
-    scan = node("Scan", ["xs"], ["ys"], body=body, num_scan_inputs=1)
-    inputs, outputs = [info("xs", F, ["n", 2, 3])], [info("ys", F, ["n", 2, 4])]
-    made = model(graph([scan], inputs, outputs, w=weight(3, 4)))
-    one_program(made)
-    module = glow.load(made)
-    assert outline_turns(module)
-    assert len(list(functions(module))) == 1
 
 
 def test_known_length() -> None:

@@ -9,6 +9,7 @@ import numpy as np
 from onnx import GraphProto, TypeProto
 from xdsl.ir import SSAValue
 
+from glow_dialects.core.errors import OpenSizes
 from glow_dialects.core.extent import is_open
 from glow_dialects.ops.control import IfOp, yielded
 from glow_dialects.ops.flip import FlipOp
@@ -17,7 +18,7 @@ from glow_dialects.ops.select import SelectOp
 from glow_frontends.onnx import counts
 from glow_frontends.onnx.emitter import Emitter
 from glow_frontends.onnx.errors import NeedsHost, NeedsValue, RuleError
-from glow_frontends.onnx.model import uses
+from glow_frontends.onnx.model import label, uses
 from glow_frontends.onnx.node import FEW_NODES, MAX_NODES, Node
 from glow_frontends.onnx.rules import loops
 from glow_frontends.onnx.rules.forecast import forecast
@@ -134,8 +135,16 @@ def loop(g: Emitter, n: Node) -> list[AnyValue]:
     """Loop, written out where it is short and every turn's condition is known, else a loop at run time."""
     body = n.graph("body")
     if n.get(0) is not None and loops.is_open_count(n[0]):
-        return _turns(g, n, body)
+        return _of_open_length(n, lambda: _turns(g, n, body))
     return _shortest(g, n, lambda most: _unrolled(g, n, body, most), lambda: _turns(g, n, body))
+
+
+def _of_open_length(n: Node, turns: Callable[[], list[AnyValue]]) -> list[AnyValue]:
+    """A loop of as many turns as a size that only the run tells; OpenSizes says why it cannot be one."""
+    try:
+        return turns()
+    except NeedsValue as error:
+        raise OpenSizes(f"{n.op} '{label(n.proto)}': {error}") from None
 
 
 def _shortest(
@@ -282,7 +291,7 @@ def scan(g: Emitter, n: Node) -> list[AnyValue]:
     inputs = [n[i] for i in range(len(n.inputs))]
     first, sources = _scan_parts(g, n, inputs)
     if is_open(shape(sources[0])[:1]):
-        return _scanned(g, n, first, sources)
+        return _of_open_length(n, lambda: _scanned(g, n, first, sources))
     return _shortest(
         g, n, lambda most: _scan(g, n, first, sources, most), lambda: _scanned(g, n, first, sources)
     )

@@ -17,7 +17,6 @@ from xdsl.dialects.builtin import i64
 from xdsl.ir import Attribute, Block, SSAValue
 from xdsl.utils.exceptions import VerifyException
 
-from glow_dialects.core.errors import OpenSizes
 from glow_dialects.core.extent import is_open, size
 from glow_dialects.core.types import Tensor, dtype_of, element_of, shape_of, tensor, typed
 from glow_dialects.ops.arithmetic import AddOp, MinOp, MulOp, SubOp
@@ -26,7 +25,6 @@ from glow_dialects.ops.scatter_nd import ScatterNdOp
 from glow_dialects.ops.splat import SplatOp
 from glow_frontends.onnx.emitter import Emitter
 from glow_frontends.onnx.errors import NeedsHost, NeedsValue, RuleError
-from glow_frontends.onnx.model import label
 from glow_frontends.onnx.node import Node
 from glow_frontends.onnx.rules.shape import cut
 from glow_frontends.onnx.sizes import sizes_of
@@ -102,7 +100,7 @@ class Loop:
             return list(self._loop(self.limit, self.going, self.state, body))
         self.always &= _is_true(self.going)
         if counts and not self.always:
-            raise OpenSizes(f"data end {self.n.op} '{label(self.n.proto)}', which stacks what its turns give")
+            raise NeedsValue(None, "how many rows it stacks")
         most = _count(self.limit)
         if most < 1 or (not counts and most * max(prod(shape_of(r)) for r in rows) > MAX_STACK):
             raise NeedsHost(self.n.op)
