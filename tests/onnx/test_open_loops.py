@@ -204,3 +204,22 @@ def test_linear_attention(rule: str) -> None:
         for output, want in zip(net.outputs, wanted, strict=True):
             np.testing.assert_allclose(net.run(feed)[output.name], want, rtol=1e-4, atol=1e-5)
     assert net.report().notes["sizes"] == "any b, t"
+
+
+def test_state_of_calls() -> None:
+    """What the loop leaves is its state in the next call, in place."""
+    made = layer()
+    net, plain = glow.compile(made, states={"last": "h0"}), glow.compile(made)
+    state = np.zeros((1, 6), np.float32)
+    for n in (5, 9, 12, 30):
+        xs = weight(n, 1, 5)
+        wanted = plain.run({"h0": state, "xs": xs})
+        state = wanted["last"]
+        np.testing.assert_allclose(net.run({"xs": xs})["ys"], wanted["ys"], rtol=1e-4, atol=2e-5)
+    assert net.report().notes["sizes"] == "any n"
+
+
+@pytest.mark.parametrize("level", ["lines", "full"])
+def test_lines(level: str) -> None:
+    """Debuggers are told of the program around the turns."""
+    one_program(layer(), [{"n": n} for n in (7, 12)], debug_info=level)
