@@ -227,6 +227,10 @@ class Backend(ABC):
         """Target-specific passes on the lowered graph."""
         return ()
 
+    def outline(self, module: ModuleOp) -> bool:
+        """Take loops of a module to functions that `compile` takes; whether no control flow is left."""
+        return False
+
     def instr_passes(self) -> Sequence[ModulePass]:
         """Target-specific passes on the instructions; then dead code goes and each memory is planned."""
         return ()

@@ -25,7 +25,10 @@ from xdsl.irdl import (
 from xdsl.traits import IsTerminator
 from xdsl.utils.exceptions import VerifyException
 
-from glow_dialects.ops.module import functions
+from glow_dialects.core.extent import size
+from glow_dialects.ops.iota import SizesOp
+from glow_dialects.ops.module import constant_value, functions
+from glow_dialects.ops.reshape import ReshapeOp
 
 
 @irdl_op_definition
@@ -108,6 +111,26 @@ class LoopOp(IRDLOperation):
 
 
 CONTROL = (IfOp, LoopOp)
+
+
+def turns_of(loop: LoopOp) -> int | None:
+    """How many turns a loop has, where that is known or follows from sizes; None where data decide."""
+    onward = constant_value(yielded(loop.body.block).values[0])
+    if loop.limit is None or loop.going is not None or onward is None or not onward.all():
+        return None
+    limit = loop.limit
+    while isinstance(limit.owner, ReshapeOp):
+        limit = limit.owner.input
+    known = limit.owner.array() if isinstance(limit.owner, SizesOp) else constant_value(limit)
+    return None if known is None else size(known.reshape(-1)[0])
+
+
+def counts_only(block: Block) -> bool:
+    """Whether no data decide what runs in a body: no branch, and no loop of turns that they decide."""
+    control = [op for op in block.ops if isinstance(op, CONTROL)]
+    return all(
+        isinstance(op, LoopOp) and turns_of(op) is not None and counts_only(op.body.block) for op in control
+    )
 
 
 def has_control(module: ModuleOp) -> bool:

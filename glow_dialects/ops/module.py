@@ -32,6 +32,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from glow_dialects.core.attributes import Resource, ResourceAttr, array_of, constant_attribute
 from glow_dialects.core.definition import read_directly
+from glow_dialects.core.extent import is_open
 from glow_dialects.core.graph_op import Leaf
 from glow_dialects.core.order import check_in_function, check_order
 from glow_dialects.core.types import Array, Tensor, shape_of, tensor_of
@@ -369,6 +370,11 @@ def constants(module: ModuleOp) -> dict[str, ConstantOp]:
 def placeholders(module: ModuleOp) -> dict[str, PlaceholderOp]:
     """The module's placeholders by name, in order."""
     return {op.sym_name.data: op for op in module.body.block.ops if isinstance(op, PlaceholderOp)}
+
+
+def has_open_ports(module: ModuleOp) -> bool:
+    """Whether only the run tells some sizes of placeholders."""
+    return any(is_open(shape_of(op.type)) for op in placeholders(module).values())
 
 
 def constant_value(value: SSAValue) -> Array | None:

@@ -11,11 +11,12 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.utils.exceptions import VerifyException
 
 from glow_backends.base import Backend, Program, get_backend
-from glow_dialects.core.errors import CompileError, GlowError, UnsupportedError
+from glow_dialects.core.errors import CompileError, GlowError, OpenSizes, UnsupportedError
 from glow_dialects.core.forks import ForkLock
 from glow_dialects.core.packages import package_of
 from glow_dialects.core.quiet_gc import quiet_gc
 from glow_dialects.ops.control import has_control
+from glow_dialects.ops.module import has_open_ports
 from glow_passes.partition.predicates import has_predicates
 from glow_runtime.lowering import Phases, Progress, lower
 from glow_runtime.weights import resources
@@ -62,6 +63,16 @@ def _compiled(
     if has_control(module):
         if steps is not None:
             raise UnsupportedError("a pipeline of one's own is for models without branches and loops")
+        if has_open_ports(module):
+            work = module if own else module.clone()
+            outline(work, chosen)
+            return _lowered(work, chosen, verify, progress, ctx)
+        turns = module.clone()
+        if chosen.outline(turns):
+            try:
+                return _lowered(turns, chosen, verify, progress, ctx)
+            except OpenSizes:  # of what runs on the host
+                pass
         from glow_runtime.control import ControlProgram  # few programs need all that it imports
 
         return ControlProgram(module, chosen)
@@ -70,7 +81,18 @@ def _compiled(
 
         if (program := predicated(module, chosen)) is not None:
             return program
-    work = module if own else module.clone()
+    return _lowered(module if own else module.clone(), chosen, verify, progress, ctx, steps)
+
+
+def _lowered(
+    work: ModuleOp,
+    chosen: Backend,
+    verify: bool,
+    progress: Progress | None,
+    ctx: Context | None,
+    steps: Phases | None = None,
+) -> Program:
+    """The program of a module without control flow, which is changed."""
     stages = lower(work, chosen, verify, progress, ctx, steps)
     if progress is not None:
         progress("generate code")
@@ -78,6 +100,15 @@ def _compiled(
         program = _coded(chosen, work)
     program.report.stages = {**stages, **program.report.stages}
     return program
+
+
+def outline(module: ModuleOp, backend: Backend) -> None:
+    """Take the loops of a module of open sizes to functions, in place.
+
+    OpenSizes where that is not for all of its control flow: where data decide a branch, or when a loop ends.
+    """
+    if not backend.outline(module):
+        raise OpenSizes("data decide a branch, or end a loop")
 
 
 def _coded(backend: Backend, module: ModuleOp) -> Program:

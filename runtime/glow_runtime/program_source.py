@@ -104,9 +104,17 @@ class ProgramSource(ABC):
         return dict(shapes) if self.states is None else self.states.plain(shapes)
 
     def kept(self, module: ModuleOp, shapes: Mapping[str, tuple[int, ...]]) -> ModuleOp:
-        """A module for some shapes, its states in place; one with branches or loops takes and gives them."""
-        from glow_dialects.ops.control import has_control
+        """A module for some shapes, its states in place; one with branches or loops takes and gives them.
 
+        Of open sizes, loops have become functions of their turns.
+        """
+        from glow_dialects.ops.control import has_control
+        from glow_dialects.ops.module import has_open_ports
+
+        if self.states is not None and has_control(module) and has_open_ports(module):
+            from glow_runtime.compile import outline
+
+            outline(module, self.backend)
         if self.states is not None and not has_control(module):
             self.states.keep(module, shapes)
         elif self.states is not None and not all(k.output for k in self.states.states.values()):

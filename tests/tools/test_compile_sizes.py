@@ -82,6 +82,56 @@ def test_sizes_in_c(tmp_path: Path, threads: int) -> None:
         assert (done.returncode, done.stderr) == (1, "net: no code for these sizes\n")
 
 
+def recurrence(folder: Path) -> Path:
+    """h = tanh(x W + h U) over n rows, and h V of each."""
+    rng = np.random.default_rng(0)
+    weights = {n: rng.standard_normal(s).astype(np.float32) / 3 for n, s in SIDES.items()}
+    body = helper.make_graph(
+        [
+            helper.make_node("MatMul", ["x", "w"], ["p"]),
+            helper.make_node("MatMul", ["h", "u"], ["q"]),
+            helper.make_node("Add", ["p", "q"], ["s"]),
+            helper.make_node("Tanh", ["s"], ["h1"]),
+            helper.make_node("MatMul", ["h1", "v"], ["y"]),
+        ],
+        "turn",
+        [helper.make_tensor_value_info(n, TensorProto.FLOAT, [2, k]) for n, k in (("h", 8), ("x", 5))],
+        [helper.make_tensor_value_info(n, TensorProto.FLOAT, [2, k]) for n, k in (("h1", 8), ("y", 3))],
+        [numpy_helper.from_array(array, name) for name, array in weights.items()],
+    )
+    scan = helper.make_node("Scan", ["h0", "xs"], ["last", "ys"], body=body, num_scan_inputs=1)
+    shapes: dict[str, list[int | str]] = {"h0": [2, 8], "xs": ["n", 2, 5], "last": [2, 8], "ys": ["n", 2, 3]}
+    ports = [helper.make_tensor_value_info(n, TensorProto.FLOAT, s) for n, s in shapes.items()]
+    graph = helper.make_graph([scan], "net", ports[:2], ports[2:])
+    path = folder / "net.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), path)
+    return path
+
+
+SIDES = {"w": (5, 8), "u": (8, 8), "v": (8, 3)}
+
+
+@pytest.mark.slow
+@needs_cc
+@pytest.mark.parametrize("threads", [1, 2])
+def test_loops_in_c(tmp_path: Path, threads: int) -> None:
+    """A loop of as many turns as its caller says."""
+    path = recurrence(tmp_path)
+    compiled(path, tmp_path, "--size", "n=2..60", "--threads", threads)
+    command = ["cc", "-O1", "-Wall", "-Wextra", "-Werror", "-std=c11", "-pthread"]
+    subprocess.run([*command, "net_example.c", "net.o", "-lm", "-o", "net"], cwd=tmp_path, check=True)
+    for n in (2, 9, 60):
+        rng = np.random.default_rng(n)
+        feed = {n: rng.standard_normal(s).astype(np.float32) for n, s in (("h0", (2, 8)), ("xs", (n, 2, 5)))}
+        for name, array in feed.items():
+            array.tofile(tmp_path / f"{name}.bin")
+        inputs = ["net.weights", str(n), "h0.bin", "xs.bin"]
+        subprocess.run(["./net", *inputs], cwd=tmp_path, check=True)
+        for name, value in glow.compile(path, backend="interpreter").run(feed).items():
+            got = np.fromfile(tmp_path / f"{name}.out", np.float32).reshape(value.shape)
+            np.testing.assert_allclose(got, value, rtol=1e-4, atol=1e-5)
+
+
 BY_NAME = """
 #include <stdio.h>
 #include <stdlib.h>

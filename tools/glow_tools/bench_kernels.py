@@ -24,6 +24,8 @@ from glow_dialects.core.errors import GlowError
 from glow_dialects.core.location import shortened
 from glow_dialects.dialects import context
 from glow_dialects.instr.memory import InstrFuncOp, instr_functions
+from glow_dialects.ops.control import has_control
+from glow_runtime.compile import outline
 from glow_tools.bench_race import declared_inputs, random_values
 from glow_tools.common import fixed, read_module, write_text
 from glow_tools.feeds import load_inputs
@@ -46,6 +48,8 @@ def planned(
     start = time.perf_counter()
     module = read_module(path, dict(shapes), inputs=inputs)
     module = module if opened else fixed(module)
+    if opened and has_control(module):
+        outline(module, backend)
     stages["load"] = time.perf_counter() - start
     ctx = context()
     for name, passes in phases(backend.in_float(exact)):

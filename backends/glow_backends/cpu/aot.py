@@ -10,8 +10,8 @@ from pathlib import Path
 
 import llvmlite.binding as llvm
 import numpy as np
-from xdsl.dialects.builtin import ModuleOp, StringAttr
-from xdsl.dialects.llvm import FuncOp
+from xdsl.dialects.builtin import ModuleOp, StringAttr, SymbolRefAttr
+from xdsl.dialects.llvm import AddressOfOp, FuncOp
 
 from glow_backends.base import public_name, used_symbols
 from glow_backends.cpu import library
@@ -199,11 +199,13 @@ class _Linking:
             self.listings[told.file.name] = told.text
         self.parts.append(program_text(code.module, self.target, told))
         self.kernels |= selection.kernels
-        ports = list(placeholders(source.module).values())
+        known = placeholders(source.module).values()
+        ports = [op for op in known if op.kind.data != "transfer"]  # others come behind them
         state = rounded(state_bytes(self.target.threads)) if self.target.threads > 1 else 0
         work = rounded(selection.arena_bytes) + rounded(selection.scratch_bytes)
         shapes = [shape_of(op.type) for op in ports]
-        part = Part(main, source.sizes, selection.numbers, work, state, shapes)
+        rows = len(known) - len(ports)
+        part = Part(main, source.sizes, selection.numbers, work, state, shapes, rows)
         used, others = used_symbols(source.function), set[str]()
         for function in instr_functions(source.module):
             others |= used_symbols(function)
@@ -262,17 +264,17 @@ class _Entry:
 
     def _run(self, part: Part, name: str) -> str:
         """The function that runs a program on its table of pointers."""
-        shared, opened = self.target.threads > 1, part.numbers is not None
+        shared, opened, count = self.target.threads > 1, part.numbers is not None, self.tensors + part.rows
         tables = [f"  %work = getelementptr i8, ptr %arena, i64 {part.front}"]
-        if shared or opened:
-            tables += [f"  %io = alloca [{self.tensors + opened + 2 * shared} x ptr]", self._copies()]
+        if shared or opened or part.rows:
+            tables += [f"  %io = alloca [{count + opened + 2 * shared} x ptr]", self._copies()]
         if opened:
             tables += [
                 f"  %numbers = getelementptr i8, ptr %arena, i64 {part.state}",
-                f"  %numbers.at = getelementptr ptr, ptr %io, i64 {self.tensors}",
+                f"  %numbers.at = getelementptr ptr, ptr %io, i64 {count}",
                 "  store ptr %numbers, ptr %numbers.at",
             ]
-        table = "%io" if opened else "%tensors"
+        table = "%io" if opened or part.rows else "%tensors"
         call = f"  call void @{part.main}(ptr {table}, ptr %weights, ptr %work, i64 0)"
         body = self._shared(part) if shared else call
         head = f"define void @{name}(ptr %tensors, ptr %weights, ptr %arena{self._caller}) {{"
@@ -294,7 +296,7 @@ class _Entry:
             f"  %zero{i} = getelementptr i8, ptr %arena, i64 {i}\n  store i64 0, ptr %zero{i}"
             for i in range(0, part.state, 8)
         )
-        barrier = self.tensors + (part.numbers is not None) + 1
+        barrier = self.tensors + part.rows + (part.numbers is not None) + 1
         context = "%context" if self._caller else "null"
         return f"""{zeros}
   %barrier = getelementptr ptr, ptr %io, i64 {barrier}
@@ -356,10 +358,13 @@ def _joined(tensors: Sequence[Tensor]) -> Tensor:
 
 
 def _rename(program: ModuleOp, name: str) -> None:
-    """Several program functions are in one object."""
-    for op in program.body.block.ops:
-        if isinstance(op, FuncOp) and op.sym_name.data == MAIN:
-            op.properties["sym_name"] = StringAttr(name)
+    """Several program functions, with those of their turns, are in one object."""
+    for op in program.walk():
+        if isinstance(op, FuncOp) and (called := op.sym_name.data).startswith(MAIN):
+            op.properties["sym_name"] = StringAttr(called.replace(MAIN, name, 1))
+        elif isinstance(op, AddressOfOp):
+            called = op.global_name.root_reference.data
+            op.properties["global_name"] = SymbolRefAttr(called.replace(MAIN, name, 1))
 
 
 def _link(parts: Sequence[str], kernels: Sequence[KernelCode], target: CpuTarget, public: set[str]) -> bytes:

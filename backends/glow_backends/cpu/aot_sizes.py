@@ -44,7 +44,8 @@ class Part:
     """A program of a function: for some of its sizes, which are symbols of the program or numbers.
 
     `main` is its function, `work` the bytes that it works in where all sizes are known, `state` those that
-    its workers share; `shapes` are those of the function's tensors.
+    its workers share; `shapes` are those of the function's tensors, `rows` how many pointers to rows of the
+    turns of loops its table has behind them.
     """
 
     main: str
@@ -53,6 +54,7 @@ class Part:
     work: int
     state: int
     shapes: Sequence[Sequence[int]]
+    rows: int = 0
 
     @property
     def front(self) -> int:

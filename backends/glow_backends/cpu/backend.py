@@ -98,6 +98,12 @@ class CpuBackend(Backend):
 
         return CpuLayout(self.target)
 
+    def outline(self, module: ModuleOp) -> bool:
+        from glow_backends.cpu.passes.cpu_turns import have_rows, outline_turns
+        from glow_dialects.ops.module import has_open_ports
+
+        return outline_turns(module) and (has_open_ports(module) or have_rows(module))
+
     def graph_passes(self) -> Sequence[ModulePass]:
         from glow_backends.cpu.pipeline import graph_passes
 

@@ -22,7 +22,7 @@ from glow_backends.cpu.bundle import Bundle, Slot
 from glow_backends.cpu.calls import KernelCode
 from glow_backends.cpu.host import HostSteps
 from glow_backends.cpu.jit import emit_object
-from glow_backends.cpu.program import CpuProgram
+from glow_backends.cpu.program import STATES, CpuProgram
 from glow_backends.cpu.second_compiler import second_compiler
 from glow_backends.cpu.select import Selection, select
 from glow_backends.cpu.sharing import worth_sharing
@@ -113,7 +113,7 @@ def build(
         kind, dtype = op.kind.data, dtype_of(op.type)
         role = kind if kind != "output" or name in used else "unused"
         slots.append(Slot(name, public_name(op), role, shape_of(op.type), dtype.name))
-        if kind not in ("input", "output") and not is_open(shape_of(op.type)):
+        if kind in STATES and not is_open(shape_of(op.type)):
             first = array_of(op.init, typed(op.type)) if op.init is not None else declared.get(name)
             states[name] = np.zeros(shape_of(op.type), dtype) if first is None else first
     open_sizes = selection.numbers

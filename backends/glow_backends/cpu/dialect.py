@@ -24,6 +24,7 @@ from glow_backends.cpu.kernels.norm.lrn_op import BlockedLrnOp
 from glow_backends.cpu.kernels.pointwise.stack_op import StackOp
 from glow_backends.cpu.kernels.pool.pool_ops import PoolBackwardOp, PoolOp
 from glow_backends.cpu.kernels.recurrent.recurrent_op import CpuRecurrentOp
+from glow_backends.cpu.turns.turns_op import TurnsOp
 from glow_dialects.core.graph_op import GraphOp
 
 OPERATORS: tuple[type[GraphOp], ...] = (
@@ -49,6 +50,7 @@ OPERATORS: tuple[type[GraphOp], ...] = (
     BatchNormTrainOp,
     BatchNormBackwardOp,
     PoolBackwardOp,
+    TurnsOp,
 )
 
 

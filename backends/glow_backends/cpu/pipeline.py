@@ -21,6 +21,7 @@ from glow_backends.cpu.passes.cpu_place_parts import CpuPlacePartsPass
 from glow_backends.cpu.passes.cpu_recurrent import CpuRecurrentPass
 from glow_backends.cpu.passes.cpu_rows import CpuRowsPass
 from glow_backends.cpu.passes.cpu_stack import CpuStackPass
+from glow_backends.cpu.passes.cpu_turns import CpuTurnsPass
 from glow_backends.cpu.passes.cpu_widen import CpuWidenPass
 from glow_passes.instr.one_memory import OneMemoryPass
 from glow_passes.instr.unroll import UnrollPass
@@ -62,5 +63,5 @@ def own_passes() -> Sequence[type[ModulePass]]:
     """The passes that this backend adds to those of every target."""
     from glow_backends.cpu.to_llvm import ConvertGlowInstrToLLVMPass  # no pipeline needs it
 
-    used = dict.fromkeys(type(p) for p in (*graph_passes(), CpuPlacePartsPass()))
+    used = dict.fromkeys(type(p) for p in (*graph_passes(), CpuPlacePartsPass(), CpuTurnsPass()))
     return (*used, ConvertGlowInstrToLLVMPass)

@@ -6,7 +6,7 @@ from xdsl.ir import SSAValue
 
 from glow_backends.cpu.calls import KernelCall
 from glow_backends.cpu.emit.common import PARALLEL_BYTES
-from glow_backends.cpu.select import HostStep, Selection
+from glow_backends.cpu.select import HostStep, Selection, TurnsCall
 from glow_backends.cpu.target import CpuTarget
 from glow_dialects.core.estimates import estimate
 from glow_dialects.core.types import bytes_of
@@ -28,6 +28,10 @@ def _cycles(step: KernelCall | HostStep, target: CpuTarget) -> tuple[float, floa
     """Rough cycles of a step on one thread and on all; constants count by the arithmetic on them."""
     if isinstance(step, HostStep):
         return 0.0, 0.0
+    if isinstance(step, TurnsCall):
+        turns, inner = estimate(step.spec.turns), [_cycles(s, target) for s in step.turn.steps]
+        meeting = target.costs.barrier * (len(inner) + 1)
+        return turns * sum(a for a, _ in inner), turns * (meeting + sum(t for _, t in inner))
     owners = [(v, origin(v).owner) for v in step.operands if isinstance(v, SSAValue)]
     moved = sum(estimate(bytes_of(v.type)) for v, o in owners if not (isinstance(o, WeightOp) and o.constant))
     alone = max(estimate(step.flops) / (4 * target.lanes), moved / target.costs.moved_bytes_a_cycle)

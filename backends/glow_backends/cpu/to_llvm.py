@@ -21,7 +21,7 @@ from xdsl.utils.exceptions import PassFailedException
 from glow_backends.cpu.calls import KernelCall, Packed
 from glow_backends.cpu.faults import FAULT_BYTES, FAULT_SLOT
 from glow_backends.cpu.memory import give_back
-from glow_backends.cpu.select import HostStep, Selection, select
+from glow_backends.cpu.select import Buffer, HostStep, Selection, TurnsCall, select
 from glow_backends.cpu.support import BARRIER, HOST, MAIN, TICKETS
 from glow_backends.cpu.target import CpuTarget, named
 from glow_backends.cpu.weights import Place, ProgramWeights, content_of, shared_slot
@@ -113,8 +113,17 @@ class Conversion:
         #: How often calls are yet to read the constants that are dropped after their last use.
         self.uses: Counter[str] = Counter()
         self.freed = 0
+        #: The functions of turns that there are.
+        self.turns_made: set[str] = set()
 
     def run(self) -> None:
+        self.function_of_steps(MAIN)
+        body = self.code.module.body.block
+        for declaration in self.declared.values():
+            body.add_op(declaration)
+
+    def function_of_steps(self, name: str) -> None:
+        """The program function, under a name."""
         steps = 0
         for item in self.selection.steps:
             if isinstance(item, HostStep):
@@ -125,15 +134,15 @@ class Conversion:
             if self.target.threads > 1:
                 self.call(BARRIER, [self.block.args[0], self.constant(len(self.code.slots) + 1)])
         self.add(llvm.ReturnOp())
-        body = self.code.module.body.block
-        for declaration in self.declared.values():
-            body.add_op(declaration)
         kind = llvm.LLVMFunctionType([_PTR, _PTR, _PTR, i64])
-        body.add_op(llvm.FuncOp(MAIN, kind, llvm.LinkageAttr("external"), body=Region(self.block)))
+        made = llvm.FuncOp(name, kind, llvm.LinkageAttr("external"), body=Region(self.block))
+        self.code.module.body.block.add_op(made)
 
     def kernel_call(self, call: KernelCall) -> None:
         code = self.selection.codes.of(call)
         pointers = [self.pointer(o) for o in call.operands]
+        if isinstance(call, TurnsCall):
+            pointers = self.turns(call, pointers)
         if call.checked is not None:
             pointers.append(self.fault(call.checked))
         for name in map(_constant_name, call.operands):
@@ -141,7 +150,7 @@ class Conversion:
             if name and self.uses[name] == 0:
                 self.forget(name)
         numbers = self.selection.numbers
-        if isinstance(call.scratch, Extent) or call.scratch:
+        if not isinstance(call, TurnsCall) and (isinstance(call.scratch, Extent) or call.scratch):
             pointers.append(self.arena_place(0) if numbers else self.scratch())
         if numbers is not None and is_open(code.sizes):
             first = numbers.add(code.sizes)
@@ -150,6 +159,32 @@ class Conversion:
             pointers += [self.pointer(o) for o in code.operands]
         tickets = [self.tickets()] if self.target.threads > 1 else []
         self.call(code.name, [*pointers, self.block.args[3], *tickets])
+
+    def turns(self, call: TurnsCall, pointers: list[SSAValue]) -> list[SSAValue]:
+        """What the code of a loop takes, whose turns become a function beside this one."""
+        if call.callee not in self.turns_made:
+            self.turns_made.add(call.callee)
+            inner = Conversion(self.code, call.function, call.turn, self.target)
+            inner.declared, inner.calls, inner.contents = self.declared, self.calls, self.contents
+            inner.uses, inner.turns_made = self.uses, self.turns_made
+            inner.function_of_steps(call.callee)
+        io, weights, arena, _ = self.block.args
+        count = len(call.spares)
+        if self.selection.numbers is not None:
+            spares = [self.buffer((call.loop, number)) for number in range(count)]
+        else:
+            place, spares = self.selection.arena_bytes, list[SSAValue]()
+            for size in call.spares:
+                spares.append(self.offset(self.block.args[2], place))
+                place += size
+            arena = self.offset(self.block.args[2], place)
+        turn = self.add(llvm.AddressOfOp(call.callee, _PTR)).results[0]
+        return [turn, io, weights, arena, *pointers[: 2 * count], *spares, *pointers[2 * count :]]
+
+    def buffer(self, buffer: Buffer) -> SSAValue:
+        """A buffer whose place the run works out."""
+        assert self.selection.numbers is not None
+        return self.arena_place(self.selection.numbers.place(self.selection.buffers[buffer]))
 
     def scratch(self) -> SSAValue:
         """Where kernels work, behind the arena."""
@@ -215,8 +250,7 @@ class Conversion:
         owner = base.owner
         if isinstance(owner, AllocOp):
             if self.selection.numbers is not None:
-                number = self.selection.numbers.place(self.selection.buffers[owner])
-                return self.offset(self.arena_place(number), skip)
+                return self.offset(self.buffer(owner), skip)
             assert owner.offset is not None, "memory is planned before code is generated"
             return self.offset(arena, owner.offset.value.data + skip)
         assert isinstance(owner, WeightOp)

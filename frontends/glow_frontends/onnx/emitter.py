@@ -77,6 +77,8 @@ class Emitter:
         self.bodies = 0
         #: How many bodies of loops are open.
         self.turning = 0
+        #: How many bodies of loops are open whose number of turns is a size that only the run tells.
+        self.counting = 0
         #: How many branches are open that are computed whether or not they are taken.
         self.guessing = 0
 

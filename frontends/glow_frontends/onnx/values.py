@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -11,7 +11,9 @@ from xdsl.ir import SSAValue
 from xdsl.utils.exceptions import VerifyException
 
 from glow_dialects.core.errors import UnsupportedError
+from glow_dialects.core.extent import is_open
 from glow_dialects.core.types import Array, Tensor, dtype_of, shape_of, tensor, typed
+from glow_frontends.onnx.errors import NeedsValue
 
 #: A tensor: known now (an array) or only at run time (an SSA value).
 Value: TypeAlias = Array | SSAValue
@@ -26,6 +28,22 @@ class SequenceValue:
 
     items: list[AnyValue] = field(default_factory=list["AnyValue"])
     dtype: np.dtype | None = None
+
+
+class StackedValue(SequenceValue):
+    """A sequence whose elements are the rows of a tensor; `take` gives one of them."""
+
+    def __init__(self, rows: Value, take: Callable[[int], Value]) -> None:
+        self.rows, self._take = rows, take
+        self.dtype = dtype_of_value(rows)
+
+    @property
+    def items(self) -> list[AnyValue]:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """The rows; NeedsValue where only the run tells how many there are."""
+        count = shape(self.rows)[0]
+        if is_open([count]):
+            raise NeedsValue(None, "the length of a sequence")
+        return [self._take(number) for number in range(count)]
 
 
 class NoneValue:

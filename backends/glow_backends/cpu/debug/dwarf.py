@@ -62,9 +62,12 @@ class Metadata:
 
 
 def described(module: ir.Module, source: Source) -> str:
-    """The text of a program function whose calls have the lines of their instructions."""
+    """The text of a program function whose calls have the lines of their instructions.
+
+    It is the last of the module; those of turns, before it, are not told of.
+    """
     metadata = Metadata(module, source.file)
-    function = next(f for f in module.functions if f.blocks)
+    function = [f for f in module.functions if f.blocks][-1]
     whole = metadata.function(MAIN, source.line)
     function.set_metadata("dbg", whole)
     calls = [i for i in function.blocks[0].instructions if _is_step(i)]

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import numpy as np
 from onnx import GraphProto, TypeProto
 from xdsl.ir import SSAValue
 
+from glow_dialects.core.errors import OpenSizes
+from glow_dialects.core.extent import is_open
 from glow_dialects.ops.control import IfOp, yielded
 from glow_dialects.ops.flip import FlipOp
 from glow_dialects.ops.gather import GatherOp
@@ -15,16 +18,20 @@ from glow_dialects.ops.select import SelectOp
 from glow_frontends.onnx import counts
 from glow_frontends.onnx.emitter import Emitter
 from glow_frontends.onnx.errors import NeedsHost, NeedsValue, RuleError
+from glow_frontends.onnx.model import label, uses
 from glow_frontends.onnx.node import FEW_NODES, MAX_NODES, Node
 from glow_frontends.onnx.rules import loops
 from glow_frontends.onnx.rules.forecast import forecast
 from glow_frontends.onnx.rules.rule import Versions, axis_of, per_axis
 from glow_frontends.onnx.rules.shape import cut, join
+from glow_frontends.onnx.sizes import objects
 from glow_frontends.onnx.tensors import numpy_type
 from glow_frontends.onnx.values import (
     AnyValue,
     BoundedValue,
     NoneValue,
+    SequenceValue,
+    StackedValue,
     Value,
     dtype_of_value,
     rank,
@@ -50,9 +57,10 @@ def if_(g: Emitter, n: Node) -> list[AnyValue]:
 
 def _both(g: Emitter, n: Node, condition: SSAValue) -> list[AnyValue]:
     """A selection between two short branches' results, else a branch at run time; in the bodies of loops and
-    branches the other way round."""
+    branches the other way round, but for loops of as many turns as a size that only the run tells."""
     graphs = [n.graph(name) for name in ("then_branch", "else_branch")]
-    ways = [_selected, _branch][:: -1 if g.bodies else 1] if stays(g, n) else [_selected]
+    stay = stays(g, n) and not g.counting
+    ways = [_selected, _branch][:: -1 if g.bodies else 1] if stay else [_selected]
     for way in ways[:-1]:
         try:
             return way(g, n, condition, *graphs)
@@ -126,7 +134,17 @@ def _tensors(values: Sequence[AnyValue]) -> list[Value]:
 def loop(g: Emitter, n: Node) -> list[AnyValue]:
     """Loop, written out where it is short and every turn's condition is known, else a loop at run time."""
     body = n.graph("body")
+    if n.get(0) is not None and loops.is_open_count(n[0]):
+        return _of_open_length(n, lambda: _turns(g, n, body))
     return _shortest(g, n, lambda most: _unrolled(g, n, body, most), lambda: _turns(g, n, body))
+
+
+def _of_open_length(n: Node, turns: Callable[[], list[AnyValue]]) -> list[AnyValue]:
+    """A loop of as many turns as a size that only the run tells; OpenSizes says why it cannot be one."""
+    try:
+        return turns()
+    except NeedsValue as error:
+        raise OpenSizes(f"{n.op} '{label(n.proto)}': {error}") from None
 
 
 def _shortest(
@@ -144,27 +162,60 @@ def _shortest(
 
 
 def _turns(g: Emitter, n: Node, body: GraphProto) -> list[AnyValue]:
-    """A loop at run time, whose state keeps its types."""
-    first = [_tensor(_initial(n, i)) for i in range(2, len(n.inputs))]
+    """A loop at run time, whose state keeps its types; sequences that it only appends to are stacks."""
+    first = [_initial(n, i) for i in range(2, len(n.inputs))]
+    grown = [k for k, value in enumerate(first) if isinstance(value, SequenceValue)]
+    if not all(_appends(n, body, k) for k in grown):
+        raise NeedsValue(None, "a sequence that a loop changes")
+    tensors = [np.array(0) if k in grown else _tensor(value) for k, value in enumerate(first)]
     going = np.array(True) if n.get(1) is None else n[1]
-    counters = forecast(n, body, n.get(0), going, first)
+    counters = forecast(n, body, n.get(0), going, tensors)
     known = {} if counters is None else counters.values
-    kept = [k for k in range(len(first)) if k not in known]
+    kept = [k for k in range(len(first)) if k not in known and k not in grown]
 
     def turn(number: Value, now: Sequence[Value]) -> tuple[Value, list[Value], list[Value]]:
         state = iter(now)
-        values = [known[k].at(g, number) if k in known else next(state) for k in range(len(first))]
+        values = [
+            first[k] if k in grown else known[k].at(g, number) if k in known else next(state)
+            for k in range(len(first))
+        ]
         # The condition that a body gets says that the loop goes on.
-        again, *results = _tensors(n.scope.subgraph(body, [number, np.array(True), *values]))
-        on = again if counters is None else np.array(True)
-        return on, [results[k] for k in kept], results[len(first) :]
+        again, *results = n.scope.subgraph(body, [number, np.array(True), *values])
+        on = _tensor(again) if counters is None else np.array(True)
+        added = [*results[len(first) :], *(_only(results[k]) for k in grown)]
+        return on, _tensors([results[k] for k in kept]), _tensors(added)
 
     limit, start = n.get(0), going
     if counters is not None:
         limit, start = np.array(counters.turns, np.int64), np.array(True)
-    results = iter(loops.Loop(g, n, limit, start, [g.value(first[k]) for k in kept], turn).run())
-    state = [known[k].last if k in known else next(results) for k in range(len(first))]
-    return [*state, *results]
+    results = loops.Loop(g, n, limit, start, [g.value(tensors[k]) for k in kept], turn).run()
+    state: dict[int, AnyValue] = {k: counter.last for k, counter in known.items()}
+    state |= dict(zip(kept, results, strict=False))
+    stacks = results[len(kept) :]
+    ordinary = len(stacks) - len(grown)
+    for k, rows in zip(grown, map(_tensor, stacks[ordinary:]), strict=True):
+        state[k] = StackedValue(rows, partial(at, g, rows, 0))
+    return [*(state[k] for k in range(len(first))), *stacks[:ordinary]]
+
+
+def _appends(n: Node, body: GraphProto, index: int) -> bool:
+    """Whether a loop only puts one element a turn at the end of a sequence of its state, empty at first."""
+    first = n.any_input(2 + index)
+    before, after = body.input[2 + index].name, body.output[1 + index].name
+    readers = [node for node in body.node if before in uses(node)]
+    if not isinstance(first, SequenceValue) or isinstance(first, StackedValue) or first.items:
+        return False
+    if len(readers) != 1 or readers[0].op_type != "SequenceInsert" or any(readers[0].input[2:]):
+        return False
+    result = readers[0].output[0]
+    return result == after and not any(result in uses(node) for node in body.node)
+
+
+def _only(value: AnyValue) -> AnyValue:
+    """The element that a turn put into a sequence that it found empty."""
+    assert isinstance(value, SequenceValue)
+    (item,) = value.items
+    return item
 
 
 def _unrolled(g: Emitter, n: Node, body: GraphProto, most_nodes: int) -> list[AnyValue]:
@@ -238,7 +289,12 @@ def scan(g: Emitter, n: Node) -> list[AnyValue]:
     if n.opset < 9:
         return _batched_scan(g, n)
     inputs = [n[i] for i in range(len(n.inputs))]
-    return _shortest(g, n, lambda most: _scan(g, n, inputs, most), lambda: _scanned(g, n, inputs))
+    first, sources = _scan_parts(g, n, inputs)
+    if is_open(shape(sources[0])[:1]):
+        return _of_open_length(n, lambda: _scanned(g, n, first, sources))
+    return _shortest(
+        g, n, lambda most: _scan(g, n, first, sources, most), lambda: _scanned(g, n, first, sources)
+    )
 
 
 def _scan_parts(g: Emitter, n: Node, inputs: Sequence[Value]) -> tuple[list[Value], list[Value]]:
@@ -274,10 +330,11 @@ def _moved(g: Emitter, x: Value, source: int, target: int) -> Value:
     return g.transpose(x, order)
 
 
-def _scan(g: Emitter, n: Node, inputs: Sequence[Value], most_nodes: int) -> list[AnyValue]:
+def _scan(
+    g: Emitter, n: Node, first: Sequence[Value], sources: Sequence[Value], most_nodes: int
+) -> list[AnyValue]:
     """Scan, written out."""
     body = n.graph("body")
-    first, sources = _scan_parts(g, n, inputs)
     state: list[AnyValue] = [*first]
     length = shape(sources[0])[0]
     _check_length(n, length, body, [*state, *sources], most_nodes)
@@ -293,10 +350,9 @@ def _scan(g: Emitter, n: Node, inputs: Sequence[Value], most_nodes: int) -> list
     return [*state, *_scan_results(g, n, stacks)]
 
 
-def _scanned(g: Emitter, n: Node, inputs: Sequence[Value]) -> list[AnyValue]:
+def _scanned(g: Emitter, n: Node, first: Sequence[Value], sources: Sequence[Value]) -> list[AnyValue]:
     """Scan, as a loop."""
     body = n.graph("body")
-    first, sources = _scan_parts(g, n, inputs)
     state = [g.value(v) for v in first]
 
     def turn(number: Value, now: Sequence[Value]) -> tuple[Value, list[Value], list[Value]]:
@@ -304,7 +360,7 @@ def _scanned(g: Emitter, n: Node, inputs: Sequence[Value]) -> list[AnyValue]:
         results = _tensors(n.scope.subgraph(body, [*now, *items]))
         return np.array(True), results[: len(state)], results[len(state) :]
 
-    length = np.array(shape(sources[0])[0], np.int64)
+    length = g.sizes(objects([shape(sources[0])[0]]).reshape(()), np.dtype(np.int64))
     results = loops.Loop(g, n, length, np.array(True), state, turn).run()
     return [*results[: len(state)], *_scan_results(g, n, [_tensor(v) for v in results[len(state) :]])]
 
@@ -321,7 +377,8 @@ def _batched_scan(g: Emitter, n: Node) -> list[AnyValue]:
     if n.get(0) is not None:
         raise RuleError("sequence lengths of Scan before opset 9")
     inputs = n.tensors(1)
-    rows = [_scan(g, n, [at(g, x, 0, row) for x in inputs], MAX_NODES) for row in range(shape(inputs[0])[0])]
+    samples = [[at(g, x, 0, row) for x in inputs] for row in range(shape(inputs[0])[0])]
+    rows = [_scan(g, n, *_scan_parts(g, n, sample), MAX_NODES) for sample in samples]
     return [_stack(g, [_tensor(v) for v in column], None, 0) for column in zip(*rows, strict=True)]
 
 

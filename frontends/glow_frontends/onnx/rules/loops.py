@@ -17,14 +17,17 @@ from xdsl.dialects.builtin import i64
 from xdsl.ir import Attribute, Block, SSAValue
 from xdsl.utils.exceptions import VerifyException
 
+from glow_dialects.core.extent import is_open, size
 from glow_dialects.core.types import Tensor, dtype_of, element_of, shape_of, tensor, typed
 from glow_dialects.ops.arithmetic import AddOp, MinOp, MulOp, SubOp
-from glow_dialects.ops.control import LoopOp, yielded
+from glow_dialects.ops.control import LoopOp, counts_only, yielded
 from glow_dialects.ops.scatter_nd import ScatterNdOp
+from glow_dialects.ops.splat import SplatOp
 from glow_frontends.onnx.emitter import Emitter
 from glow_frontends.onnx.errors import NeedsHost, NeedsValue, RuleError
 from glow_frontends.onnx.node import Node
 from glow_frontends.onnx.rules.shape import cut
+from glow_frontends.onnx.sizes import sizes_of
 from glow_frontends.onnx.values import AnyValue, Value, rank, shape
 
 #: (number of the turn, state) -> whether to go on, the new state, what this turn adds to each stack.
@@ -33,6 +36,12 @@ Turn: TypeAlias = Callable[[Value, Sequence[Value]], "tuple[Value, Sequence[Valu
 SMALL_STACK = 1 << 15
 #: Elements that a stack has room for at most; other loops run on the host, which knows when they end.
 MAX_STACK = 1 << 24
+
+
+def is_open_count(limit: Value) -> bool:
+    """Whether the number of turns is a size that only the run tells."""
+    sizes = sizes_of(limit) if isinstance(limit, SSAValue) else None
+    return sizes is not None and is_open(list(sizes.reshape(-1)))
 
 
 def body_of(
@@ -73,6 +82,14 @@ class Loop:
 
         Raises NeedsHost where a turn changes a type, or the number of rows has no bound.
         """
+        counts = self.limit is not None and is_open_count(self.limit)
+        self.g.counting += counts
+        try:
+            return self._run(counts)
+        finally:
+            self.g.counting -= counts
+
+    def _run(self, counts: bool) -> list[AnyValue]:
         kinds = [v.type for v in self.state]
         body = self._body(kinds)
         types = [v.type for v in yielded(body).values[1:]]
@@ -81,10 +98,15 @@ class Loop:
         rows = [typed(v) for v in yielded(body).values[1 + len(kinds) :]]
         if not rows:
             return list(self._loop(self.limit, self.going, self.state, body))
-        most = int(self.limit.reshape(-1)[0]) if isinstance(self.limit, np.ndarray) else 0
-        if most < 1 or most * max(prod(shape_of(r)) for r in rows) > MAX_STACK:
-            raise NeedsHost(self.n.op)
         self.always &= _is_true(self.going)
+        if counts and not self.always:
+            raise NeedsValue(None, "how many rows it stacks")
+        most = _count(self.limit)
+        if most < 1 or (not counts and most * max(prod(shape_of(r)) for r in rows) > MAX_STACK):
+            raise NeedsHost(self.n.op)
+        if counts or (self.always and counts_only(body)):
+            state, stacks, _ = self._rows(self.limit, None, self.state, [], rows, most)
+            return [*state, *stacks]
         state, stacks, ended = self._stacked(most, rows)
         return [*state, *(s if self.always else self.g.bounded(s, 0, ended[0]) for s in stacks)]
 
@@ -129,7 +151,7 @@ class Loop:
 
     def _rows(
         self,
-        limit: Value,
+        limit: Value | None,
         first: Value | None,
         state: Sequence[SSAValue],
         ended: Sequence[SSAValue],
@@ -179,7 +201,16 @@ class Loop:
         return values[:width], list(values[width : width + stacks]), list(values[width + stacks :])
 
     def _room(self, count: int, row: Tensor) -> SSAValue:
-        return self.g.value(np.zeros((count, *shape_of(row)), dtype_of(row)))
+        kind = tensor((count, *shape_of(row)), element_of(row))
+        if is_open(shape_of(kind)):
+            return self.g.value(self.g(SplatOp, results=kind, value=0.0))
+        return self.g.value(np.zeros(shape_of(kind), dtype_of(row)))
+
+
+def _count(limit: Value | None) -> int:
+    """The number that limits the turns, known or a size that only the run tells; 0 where there is none."""
+    sizes = None if limit is None else sizes_of(limit)
+    return 0 if sizes is None else size(sizes.reshape(-1)[0])
 
 
 def _is_true(value: Value) -> bool:

@@ -8,10 +8,20 @@ from xdsl.ir import SSAValue
 from glow_frontends.onnx.emitter import Emitter
 from glow_frontends.onnx.errors import RuleError
 from glow_frontends.onnx.node import Node
+from glow_frontends.onnx.rules.indexing import gathered
 from glow_frontends.onnx.rules.rule import Versions, axis_of
 from glow_frontends.onnx.rules.shape import join, pieces
+from glow_frontends.onnx.sizes import objects
 from glow_frontends.onnx.tensors import numpy_type
-from glow_frontends.onnx.values import AnyValue, SequenceValue, Value, dtype_of_value, rank, shape
+from glow_frontends.onnx.values import (
+    AnyValue,
+    SequenceValue,
+    StackedValue,
+    Value,
+    dtype_of_value,
+    rank,
+    shape,
+)
 
 
 def empty(g: Emitter, n: Node) -> SequenceValue:
@@ -36,7 +46,10 @@ def _position(g: Emitter, n: Node, index: int, length: int, what: str) -> int:
 
 def at(g: Emitter, n: Node) -> AnyValue:
     """SequenceAt."""
-    items = n.sequence(0).items
+    sequence = n.sequence(0)
+    if isinstance(sequence, StackedValue):
+        return gathered(g, n, sequence.rows, g.reshape(n[1], ()), 0)
+    items = sequence.items
     return items[_position(g, n, 1, len(items), "a position in a sequence")]
 
 
@@ -63,14 +76,19 @@ def erase(g: Emitter, n: Node) -> SequenceValue:
 
 
 def length(g: Emitter, n: Node) -> Value:
-    """SequenceLength: always known."""
-    del g
-    return np.array(len(n.sequence(0).items), np.int64)
+    """SequenceLength."""
+    sequence = n.sequence(0)
+    if isinstance(sequence, StackedValue):
+        return g.sizes(objects([shape(sequence.rows)[0]]).reshape(()), np.dtype(np.int64))
+    return np.array(len(sequence.items), np.int64)
 
 
 def concat(g: Emitter, n: Node) -> Value:
     """ConcatFromSequence, along an axis or a new one."""
-    items = [_tensor(i) for i in n.sequence(0).items]
+    sequence = n.sequence(0)
+    if isinstance(sequence, StackedValue):
+        return _joined(g, n, sequence.rows)
+    items = [_tensor(i) for i in sequence.items]
     if not items:
         raise RuleError("a concatenation of nothing")
     if n.flag("new_axis"):
@@ -78,6 +96,19 @@ def concat(g: Emitter, n: Node) -> Value:
         items = [g.reshape(i, (*shape(i)[:axis], 1, *shape(i)[axis:])) for i in items]
         return join(g, items, axis)
     return join(g, items, axis_of(n.integer("axis"), rank(items[0])))
+
+
+def _joined(g: Emitter, n: Node, rows: Value) -> Value:
+    """Rows side by side, along an axis of theirs or a new one."""
+    new = n.flag("new_axis")
+    axis = axis_of(n.integer("axis"), rank(rows) - (not new))
+    order = [*range(1, rank(rows))]
+    order.insert(axis, 0)
+    turned = g.transpose(rows, order)
+    if new:
+        return turned
+    dims = shape(turned)
+    return g.reshape(turned, (*dims[:axis], dims[axis] * dims[axis + 1], *dims[axis + 2 :]))
 
 
 def _tensor(value: AnyValue) -> Value:
