@@ -9,6 +9,7 @@ from graph_runner import Graph
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import glow_compiler as glow
 from glow_backends.base import get_backend
 from glow_backends.cpu.emit.pointwise import Pointwise, Step
 from glow_backends.cpu.fused_body import body_of, program_of
@@ -130,3 +131,20 @@ def test_equal_bodies_are_one() -> None:
     CsePass().apply(context(), graph.module)
     graph.module.verify()
     assert graph.ops() == ["glow_cpu.stack"] * 2
+
+
+def test_scales_of_layers_share_code() -> None:
+    """What is computed of one element is the same kernel for every layer, whatever the layer's number."""
+    kernels: list[int] = []
+    for factors in ((0.123,), (0.123, 0.456, 0.789)):
+        graph = Graph()
+        x = np.array([0.4, 2.5], np.float32)
+        for factor in factors:
+            ends = [graph.b(TanhOp(graph.input(x[i : i + 1]))) for i in (0, 1)]
+            graph.save(graph.b(MulOp(graph.b(SubOp(*ends)), graph.constant(np.float32(factor)))))
+        net = glow.compile(graph.module)
+        kernels.append(net.report().kernels)
+        want = [(np.tanh(x[:1]) - np.tanh(x[1:])) * np.float32(f) for f in factors]
+        for got, expected in zip(net.run(graph.inputs).values(), want, strict=True):
+            np.testing.assert_allclose(got, expected, rtol=2e-6)
+    assert kernels == [1, 1]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 from typing import Any
 
 import onnx
@@ -24,6 +25,7 @@ from glow_frontends.onnx.values import (
 )
 
 
+@cache
 def _schema(domain: str, op: str, version: int) -> Any:
     """The standard's description of an operator, None where it has none (its stubs lack functions)."""
     try:

@@ -6,6 +6,8 @@ glow.placeholder @v input : tensor<8xf32>
 glow.placeholder @y output : tensor<2x8xf32>
 glow.placeholder @z output : tensor<2x8xf32>
 glow.placeholder @b output : tensor<2x8xi1>
+glow.placeholder @s input : tensor<1xf32>
+glow.placeholder @t output : tensor<1xf32>
 
 // A chain with a broadcast operand and a number: one loop.
 // CHECK-LABEL: glow.func @chain
@@ -30,6 +32,35 @@ glow.func @chain {
   %b = glow.exp %a : (tensor<2x8xf32>) -> tensor<2x8xf32>
   %c = glow.mul %b, %half : (tensor<2x8xf32>, tensor<f32>) -> tensor<2x8xf32>
   glow.save %c to @y : tensor<2x8xf32>
+}
+
+// What is computed of one element has the numbers of its layer as inputs, so that others share its code; round
+// numbers stay in it.
+// CHECK-LABEL: glow.func @scale
+glow.func @scale {
+  %s = glow.get @s : tensor<1xf32>
+  %most = glow.splat {value = 255.0 : f64} : () -> tensor<f32>
+  %factor = glow.splat {value = 0.00345 : f64} : () -> tensor<f32>
+  // CHECK: %[[P:.*]] = glow.get @factor : tensor<f32>
+  // CHECK-NEXT: %b = glow_cpu.stack %s, %[[P]] : (tensor<1xf32>, tensor<f32>) -> tensor<1xf32> {
+  // CHECK-NEXT: ^bb0(%[[S:.*]]: tensor<f32>, %[[F:.*]]: tensor<f32>):
+  // CHECK-NEXT:   %[[M:.*]] = glow.splat {value = 2.550000e+02 : f64}
+  // CHECK-NEXT:   %[[A:.*]] = glow.div %[[S]], %[[M]]
+  // CHECK-NEXT:   glow.mul %[[A]], %[[F]]
+  %a = glow.div %s, %most : (tensor<1xf32>, tensor<f32>) -> tensor<1xf32>
+  %b = glow.mul %a, %factor : (tensor<1xf32>, tensor<f32>) -> tensor<1xf32>
+  glow.save %b to @t : tensor<1xf32>
+}
+
+// One operator alone, too: its number is not written by every run.
+// CHECK-LABEL: glow.func @factor_alone
+glow.func @factor_alone {
+  %s = glow.get @s : tensor<1xf32>
+  %factor = glow.splat {value = 0.00345 : f64} : () -> tensor<f32>
+  // CHECK: %[[P:.*]] = glow.get @factor
+  // CHECK-NEXT: glow_cpu.stack %s, %[[P]]
+  %a = glow.mul %s, %factor : (tensor<1xf32>, tensor<f32>) -> tensor<1xf32>
+  glow.save %a to @t : tensor<1xf32>
 }
 
 // A value that is needed elsewhere is stored as well; element types may change on the way.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from math import frexp
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
@@ -20,8 +21,9 @@ from glow_backends.cpu.passes.uniform_values import known_number
 from glow_backends.cpu.quantized_steps import is_quantized
 from glow_dialects.core.graph_op import GraphOp
 from glow_dialects.core.location import stand_for
-from glow_dialects.core.types import element_of, shape_of
-from glow_dialects.ops.module import FuncOp, SaveOp, bodies
+from glow_dialects.core.types import element_of, shape_of, typed
+from glow_dialects.ops.module import FuncOp, GetOp, SaveOp, bodies
+from glow_dialects.ops.splat import SplatOp
 from glow_passes.contract import GraphPass
 from glow_passes.graph.driver import is_dead
 from glow_passes.graph.symbols import Symbols
@@ -107,10 +109,33 @@ class _Groups:
         return list(unique.values())
 
 
-def _number(value: SSAValue, symbols: Symbols) -> float | int | bool | None:
-    """The number that a value is, where a body can say it: as f64."""
+def _number(value: SSAValue, member: Operation, symbols: Symbols) -> float | int | bool | None:
+    """The number that a member's operand is, where the body is to say it: as f64.
+
+    What is computed of one element, such as the scale of each layer's activations, is often the same but for
+    a number of the layer: that stays an input, so that one kernel serves them all. Round numbers (0, 255,
+    exponents), for which there may be better code, do not.
+    """
     number = known_number(value, symbols)
+    if isinstance(number, float) and (frexp(number)[0] * 2048) % 1 and _is_one(member.results[0]):
+        return None
     return None if isinstance(number, int) and int(float(number)) != number else number
+
+
+def _is_one(value: SSAValue) -> bool:
+    return all(n == 1 for n in shape_of(value))
+
+
+def _in_memory(value: SSAValue, symbols: Symbols) -> SSAValue:
+    """An input of a loop; a number that is written by the run, as a constant instead."""
+    splat = value.owner
+    if not isinstance(splat, SplatOp) or not _is_one(value):
+        return value
+    get = GetOp.of(symbols.add(splat.array(), typed(value), value.name_hint or "number"))
+    block = splat.parent
+    assert block is not None
+    block.insert_op_before(get, splat)
+    return get.result
 
 
 def _inputs(members: Sequence[Operation], symbols: Symbols) -> list[SSAValue]:
@@ -119,7 +144,7 @@ def _inputs(members: Sequence[Operation], symbols: Symbols) -> list[SSAValue]:
     inputs: dict[SSAValue, None] = {}
     for op in members:
         for value in op.operands:
-            if value.owner not in inside and _number(value, symbols) is None:
+            if value.owner not in inside and _number(value, op, symbols) is None:
                 inputs[value] = None
     return list(inputs)
 
@@ -133,7 +158,7 @@ def _stored(members: Sequence[Operation]) -> list[SSAValue]:
 def _stack(members: Sequence[Operation], symbols: Symbols) -> StackOp | None:
     """The loop of a group; None where there is nothing to gain."""
     inputs = _inputs(members, symbols)
-    numbers = any(_number(v, symbols) is not None for m in members for v in m.operands)
+    numbers = any(known_number(v, symbols) is not None for m in members for v in m.operands)
     stored = _stored(members)
     if (len(members) == 1 and not numbers) or not inputs or not stored:
         return None
@@ -141,10 +166,10 @@ def _stack(members: Sequence[Operation], symbols: Symbols) -> StackOp | None:
     place: dict[SSAValue, SSAValue] = dict(zip(inputs, body.results, strict=True))
     constants: dict[tuple[str, Attribute], SSAValue] = {}
 
-    def argument(value: SSAValue) -> SSAValue:
+    def argument(value: SSAValue, member: Operation) -> SSAValue:
         if value in place:
             return place[value]
-        number = _number(value, symbols)
+        number = _number(value, member, symbols)
         assert number is not None
         key = (repr(number), element_of(value))
         if key not in constants:
@@ -153,9 +178,9 @@ def _stack(members: Sequence[Operation], symbols: Symbols) -> StackOp | None:
 
     for op in members:
         assert isinstance(op, GraphOp)
-        place[op.results[0]] = body.apply(op, [argument(v) for v in op.operands])
+        place[op.results[0]] = body.apply(op, [argument(v, op) for v in op.operands])
     region = body.finish(*(place[v] for v in stored))
-    stack = StackOp(inputs, results=[v.type for v in stored], body=region)
+    stack = StackOp([_in_memory(v, symbols) for v in inputs], results=[v.type for v in stored], body=region)
     stand_for(stack, members)
     for old, new in zip(stored, stack.results, strict=True):
         new.name_hint = old.name_hint

@@ -12,14 +12,14 @@ from xdsl.ir import SSAValue
 
 from glow_dialects.core.types import UniformQuantizedType, tensor
 from glow_dialects.ops.activation import ClipOp
-from glow_dialects.ops.arithmetic import AddOp, DivOp, MulOp, SubOp
+from glow_dialects.ops.arithmetic import AddOp, DivOp, MaxOp, MinOp, MulOp, SubOp
 from glow_dialects.ops.bit_cast import BitCastOp
 from glow_dialects.ops.conv import ConvOp
 from glow_dialects.ops.quantize import DequantizeOp, QuantizeOp
 from glow_dialects.ops.quantized_conv import QuantizedConvOp
 from glow_dialects.ops.quantized_fully_connected import QuantizedFullyConnectedOp
 from glow_dialects.ops.quantized_matmul import QuantizedMatmulOp
-from glow_dialects.ops.reduce import ReduceSumOp
+from glow_dialects.ops.reduce import ReduceMaxOp, ReduceMinOp, ReduceSumOp
 from glow_dialects.ops.unary_math import RoundOp
 from glow_dialects.ops.windows import output_sizes
 from glow_frontends.onnx.emitter import Emitter
@@ -35,6 +35,7 @@ from glow_frontends.onnx.rules.windows import window_of
 from glow_frontends.onnx.tensors import numpy_type
 from glow_frontends.onnx.values import Value, dtype_of_value, rank, shape
 
+UINT8 = np.dtype(np.uint8)
 INT16 = np.dtype(np.int16)
 INT32 = np.dtype(np.int32)
 FLOAT = np.dtype(np.float32)
@@ -127,7 +128,7 @@ def as_stored(g: Emitter, x: Value, kind: UniformQuantizedType, target: np.dtype
 def quantize_linear(g: Emitter, n: Node) -> Value:
     """QuantizeLinear: saturate(round(x / scale) + zero point)."""
     x, scale, zero = n[0], n[1], n.get(2)
-    target = np.dtype(np.uint8)
+    target = UINT8
     if zero is not None:
         target = dtype_of_value(zero)
     elif n.integer("output_dtype", 0):
@@ -153,6 +154,23 @@ def saturate(g: Emitter, ratio: Value, zero: Value | None, target: np.dtype) -> 
         wide = g(AddOp, wide, cast_to(g, zero, FLOAT))
     low, high = limits(target)
     return cast_to(g, g(ClipOp, wide, min=low, max=high), target)
+
+
+def dynamic_quantize_linear(g: Emitter, n: Node) -> list[Value]:
+    """DynamicQuantizeLinear: bytes, and the scale and the zero point of the range of x and 0."""
+    return dynamically_quantized(g, n[0])
+
+
+def dynamically_quantized(g: Emitter, x: Value) -> list[Value]:
+    """x in bytes, their scale and their zero point; the steps are those of the standard's function body."""
+    axes = tuple(range(rank(x)))
+    low, high = (g(kind, x, axes=axes, keepdims=False) if axes else x for kind in (ReduceMinOp, ReduceMaxOp))
+    none, most = g.like(0, low), g.like(255, low)
+    low = g(MinOp, low, none)
+    scale = g(DivOp, g(SubOp, g(MaxOp, high, none), low), most)
+    zero = g(ClipOp, g(SubOp, none, g(DivOp, low, scale)), min=0.0, max=255.0)
+    zero = cast_to(g, g(RoundOp, zero), UINT8)
+    return [saturate(g, g(DivOp, x, scale), zero, UINT8), scale, zero]
 
 
 def dequantize_linear(g: Emitter, n: Node) -> Value:
@@ -414,6 +432,7 @@ def _quantized_conv(g: Emitter, n: Node, kinds: Sequence[UniformQuantizedType]) 
 RULES: dict[str, Versions] = {
     "ConvInteger": conv_integer,
     "DequantizeLinear": dequantize_linear,
+    "DynamicQuantizeLinear": dynamic_quantize_linear,
     "MatMulInteger": matmul_integer,
     "QLinearConv": qlinear_conv,
     "QLinearMatMul": qlinear_matmul,

@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from onnx import NodeProto
 from xdsl.ir import SSAValue
 
 from glow_dialects.core.types import tensor
@@ -19,7 +18,6 @@ from glow_dialects.ops.lstm import LstmOp
 from glow_dialects.ops.select import SelectOp
 from glow_dialects.ops.softmax import SoftmaxOp
 from glow_frontends.onnx.emitter import Emitter
-from glow_frontends.onnx.errors import RuleError
 from glow_frontends.onnx.node import Node
 from glow_frontends.onnx.rules import nn, pool, quantization, recurrent
 from glow_frontends.onnx.rules.cast import cast_to
@@ -149,16 +147,8 @@ def matmul_to_float(g: Emitter, n: Node) -> Value:
 
 def dynamic_matmul(g: Emitter, n: Node) -> Value:
     """DynamicQuantizeMatMul: DynamicQuantizeLinear, MatMulInteger, and the product of the scales."""
-    proto = NodeProto(op_type="DynamicQuantizeLinear", input=["x"], output=["y", "scale", "zero"])
-    parts = n.scope.expand(replace(n, proto=proto, inputs=[n[0]], attributes={}, opset=11))
-    a, scale, zero = (_tensor(v) for v in parts)
+    a, scale, zero = quantization.dynamically_quantized(g, n[0])
     return quantization.real_product(g, (a, scale, zero), (n[1], n[2], n.get(3)), None, n.get(4))
-
-
-def _tensor(value: Any) -> Value:
-    if value is None:
-        raise RuleError("a part of a quantised tensor is missing")
-    return value
 
 
 def matmul_integer16(g: Emitter, n: Node) -> Value:
