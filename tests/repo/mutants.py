@@ -101,7 +101,7 @@ TESTS: dict[Path, tuple[str, ...]] = {
     ),
     CPU: (
         *numeric("cpu_graph stack place_parts quantized_layout training_layouts kernels_recurrent"),
-        "numeric/test_kernels_attention.py",
+        *numeric("kernels_attention few_bits"),
         "onnx/test_quantized_lstm.py",
     ),
 }

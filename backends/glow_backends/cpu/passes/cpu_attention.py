@@ -91,7 +91,9 @@ def _held(value: SSAValue, axis: int) -> SSAValue | None:
     part = producer(value, SliceOp)
     if part is None or part.predicate is not None:
         return None
-    first = all(are_equal(start, 0) for start in part.starts) and all(are_equal(step, 1) for step in part.steps)
+    first = all(are_equal(start, 0) for start in part.starts) and all(
+        are_equal(step, 1) for step in part.steps
+    )
     sizes = list(shape_of(part.input))
     sizes[axis] = shape_of(value)[axis]
     return part.input if first and _are_same(sizes, shape_of(value)) else None
