@@ -32,13 +32,11 @@ MOST_INPUTS = 12
 
 def stackable(op: Operation) -> bool:
     """Whether an operation can be a step of a loop."""
-    if not isinstance(op, GraphOp) or not (op.DATA_PARALLEL or is_quantized(op)):
-        return False
-    if op.predicate is not None or 0 in shape_of(op.results[0]):
+    if not isinstance(op, GraphOp) or op.predicate is not None or not op.results:
         return False
     kinds = [dtype_name(v) for v in (*op.operands, *op.results)]
     known = is_quantized(op) or supports(op.name.removeprefix("glow."), kinds[-1])
-    return known and all(values.has(k) for k in kinds)
+    return known and all(values.has(k) for k in kinds) and 0 not in shape_of(op.results[0])
 
 
 class _Groups:
