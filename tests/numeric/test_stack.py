@@ -23,6 +23,7 @@ from glow_dialects.ops.arithmetic import AddOp, MaxOp, MulOp, SubOp
 from glow_dialects.ops.cast import CastOp
 from glow_dialects.ops.compare import CmpGtOp
 from glow_dialects.ops.identity import IdentityOp
+from glow_dialects.ops.logic import AndOp
 from glow_dialects.ops.module import ConstantOp, GetOp, SaveOp
 from glow_dialects.ops.quantize import DequantizeOp, QuantizeOp
 from glow_dialects.ops.quantized_arithmetic import QuantizedAddOp
@@ -225,4 +226,18 @@ def test_quantised_steps() -> None:
     (expected,) = graph.run()
     CpuStackPass().apply(context(), graph.module)
     assert graph.ops() == ["glow_cpu.stack"]
+    np.testing.assert_array_equal(graph.run()[0], expected)
+
+
+@pytest.mark.parametrize("kind", ["int64", "bool"])
+def test_numbers_that_are_no_floats(kind: str) -> None:
+    """A splat in a body is of the element type, whatever its number was; two elements are no number."""
+    graph = Graph()
+    b, x = graph.b, graph.input(np.array([3, 0], kind))
+    made = b((AndOp if kind == "bool" else AddOp)(x, b.splat(1.0, tensor((2,), kind))))
+    other = b((AndOp if kind == "bool" else AddOp)(made, graph.constant(np.array([1, 0], kind))))
+    graph.save(other)
+    (expected,) = graph.run()
+    CpuStackPass().apply(context(), graph.module)
+    assert [len(op.operands) for op in _loops(graph)] == [2]
     np.testing.assert_array_equal(graph.run()[0], expected)
