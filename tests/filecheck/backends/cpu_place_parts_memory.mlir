@@ -6,6 +6,7 @@
 glow.placeholder @x input : tensor<64xf32>
 glow.placeholder @y output : tensor<64xf32>
 glow.placeholder @z output : tensor<64xf32>
+glow.placeholder @s state : tensor<64xf32>
 
 // The end of a row; the buffer then lives as long as it does.
 // CHECK-LABEL: glow_instr.func @rest_of_a_row
@@ -199,6 +200,22 @@ glow_instr.func @written_after_the_last_read declare {
   glow_instr.exp @out %a, @in %x : memref<64xf32>, memref<64xf32>
   glow_instr.dealloc @out %b : memref<16xf32>
   glow_instr.dealloc @out %a : memref<64xf32>
+}
+
+// A state that is written keeps its slices apart.
+// CHECK-LABEL: glow_instr.func @state
+// CHECK:       %b = glow_instr.alloc
+// CHECK-NEXT:  glow_instr.slice @out %b, @in %s
+glow_instr.func @state declare {
+  %x = glow_instr.weight @x mutable : memref<64xf32>
+  %y = glow_instr.weight @y mutable : memref<16xf32>
+  %s = glow_instr.weight @s mutable : memref<64xf32>
+} program {
+  %b = glow_instr.alloc : memref<16xf32>
+  glow_instr.slice @out %b, @in %s {starts = array<i64: 16>, ends = array<i64: 32>, steps = array<i64: 1>} : memref<16xf32>, memref<64xf32>
+  glow_instr.relu @out %y, @in %b : memref<16xf32>, memref<16xf32>
+  glow_instr.neg @out %s, @in %x : memref<64xf32>, memref<64xf32>
+  glow_instr.dealloc @out %b : memref<16xf32>
 }
 
 // A part is read when its whole is no more: the whole lives as long.
