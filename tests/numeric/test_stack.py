@@ -44,7 +44,7 @@ def build(draw: st.DataObject) -> Graph:
     b = graph.b
     shapes = [(6, 6), (6, 6), (6,), (1, 6), ()]
     values = [graph.input(RNG.uniform(-2, 2, s).astype(np.float32)) for s in shapes]
-    values += [b.splat(0.25, tensor((6, 6))), graph.constant(np.float32(1.5))]
+    values += [b.splat(0.25, tensor((6, 6))), graph.constant(np.array(1.5, np.float32))]
 
     def pick() -> Any:
         return values[draw.draw(st.integers(max(0, len(values) - 7), len(values) - 1))]
