@@ -10,7 +10,10 @@ import pytest
 from graph_runner import Graph
 from xdsl.ir import SSAValue
 
+from glow_backends.cpu.emit.pointwise import Pointwise, Step
+from glow_backends.cpu.fused_body import body_of
 from glow_backends.cpu.kernels.conv.conv_ops import ConvOp
+from glow_backends.cpu.kernels.pointwise.stack_op import StackOp
 from glow_backends.cpu.kernels.pool.pool_ops import PoolOp
 from glow_backends.cpu.passes import cpu_images
 from glow_backends.cpu.passes.cpu_images import best_runs, gain, split, takes_parts
@@ -50,6 +53,7 @@ def test_best_runs() -> None:
         kept = {i for _, a, b in runs for i in range(a, b)}
         assert all(i in kept for i, v in enumerate(gains) if v > 0), "what gains alone is in a run"
     assert best_runs([]) == best_runs([0.0, -1.0]) == []
+    assert best_runs([1.0, -1.0, 2.0]) == [(1.0, 0, 1), (2.0, 2, 3)], "what comes to nothing is not ahead"
     assert best_runs([2.0, -1.0, 3.0, -9.0, 1.0]) == [(4.0, 0, 3), (1.0, 4, 5)]
 
 
@@ -102,6 +106,19 @@ def test_takes_parts() -> None:
     assert taken(g.b(ConcatOp([x, x], axis=1))) == 4
     assert taken(g.b(ConcatOp([x, x], axis=0))) is None
     assert taken(g.b(SigmoidOp(x))) is None
+    made = g.b(SigmoidOp(known))
+    assert taken(g.b(ConvOp(x, made, None, [], None, **CONV))) is None, "weights that are computed"
+    assert taken(g.b(SliceOp.window(given(g), (), ()))) is None
+    for shape, images in (((4,), None), ((4, 8), 4)):
+        assert taken(loop(g, *shape)) == images
+    assert taken(loop(g, 4, 8, predicate=g.input(np.array(True)))) is None
+
+
+def loop(g: Graph, *shape: int, **more: Any) -> SSAValue:
+    """A loop of one step."""
+    x = given(g, *shape)
+    body = body_of(Pointwise(1, (Step("exp", (0,)),), (1,), ("f32",)))
+    return g.b.insert(StackOp([x], results=[x.type], body=body, **more)).results[0]
 
 
 def test_parts_that_gain(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -127,15 +144,31 @@ def test_parts_that_gain(monkeypatch: pytest.MonkeyPatch) -> None:
         np.testing.assert_array_equal(have, want)
 
 
-def test_gain() -> None:
-    """What no longer leaves the cache, in cycles of memory; nothing where all fits."""
-    target, g = named("znver5", 1), Graph()
-    rows = target.l2 // (16 * 8 * 4)  # an image of as many bytes as the cache
+@pytest.mark.parametrize("threads", [1, 2])
+def test_gain(threads: int) -> None:
+    """What no longer leaves the caches, in cycles of memory; nothing where all fits."""
+    target, g = named("znver5", threads), Graph()
+    cache, costs = target.l2 * threads, target.costs
+    rows = cache // (16 * 8 * 4)  # an image of as many bytes as the caches
     large, small = (g.b(PoolOp(given(g, 4, 1, h, 16, 8), **POOL)) for h in (rows, rows // 16))
     assert isinstance(large.owner, GraphOp) and isinstance(small.owner, GraphOp)
-    assert gain(small.owner, 4, 1, target) == 0
-    # 8 caches are read and written; with one image at a time two, of which one stays.
-    stayed, costs = 8 * target.l2 * (1 / 2 - 1 / 8), target.costs
-    want = stayed / costs.bytes_a_cycle * costs.shown_streaming
-    np.testing.assert_allclose(gain(large.owner, 4, 1, target), want, rtol=1e-6)
-    assert gain(large.owner, 4, 2, target) < want
+    assert gain(small.owner, 4, 1, target, True) == 0
+    # 8 caches are read and written; with so many images at a time twice as many, of which one stays.
+    for part in (1, 2):
+        stayed = 8 * cache * (1 / (2 * part) - 1 / 8)
+        want = stayed / costs.bytes_a_cycle * costs.shown_streaming
+        np.testing.assert_allclose(gain(large.owner, 4, part, target, True), want, rtol=1e-6)
+
+
+def test_weights_that_pass_more_often() -> None:
+    """A layer whose images fit into the cache, but not its weights, loses by parts, unless it is chosen."""
+    g, target = Graph(), named("znver5", 1)
+    w = g.constant(np.ones((512, 512, 3, 3), np.float32))
+    x = given(g, 4, 32, 7, 7, 16)
+    options: dict[str, Any] = {**CONV, "lanes": 16, "pads": (1, 1, 1, 1)}
+    direct, other = (
+        g.b(ConvOp(x, w, None, [], None, algorithm=a, **options)).owner for a in ("direct", "winograd4")
+    )
+    assert isinstance(direct, GraphOp) and isinstance(other, GraphOp)
+    assert gain(direct, 4, 1, target, True) < 0
+    assert gain(other, 4, 1, target, True) == 0

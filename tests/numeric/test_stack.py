@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import pytest
 from graph_runner import Graph
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -14,15 +16,21 @@ from glow_backends.base import get_backend
 from glow_backends.cpu.emit.pointwise import Pointwise, Step
 from glow_backends.cpu.fused_body import body_of, program_of
 from glow_backends.cpu.kernels.pointwise.stack_op import StackOp
-from glow_backends.cpu.passes.cpu_stack import CpuStackPass
-from glow_dialects.core.types import shape_of, tensor
+from glow_backends.cpu.passes.cpu_stack import MOST_INPUTS, MOST_STEPS, CpuStackPass
+from glow_dialects.core.types import UniformQuantizedType, shape_of, tensor
 from glow_dialects.dialects import context
 from glow_dialects.ops.activation import ClipOp, SigmoidOp, TanhOp
 from glow_dialects.ops.arithmetic import AddOp, MaxOp, MulOp, SubOp
 from glow_dialects.ops.cast import CastOp
 from glow_dialects.ops.compare import CmpGtOp
+from glow_dialects.ops.identity import IdentityOp
+from glow_dialects.ops.logic import AndOp
+from glow_dialects.ops.module import ConstantOp, GetOp, SaveOp
+from glow_dialects.ops.quantize import DequantizeOp, QuantizeOp
+from glow_dialects.ops.quantized_arithmetic import QuantizedAddOp
 from glow_dialects.ops.reduce import ReduceMaxOp
 from glow_dialects.ops.select import SelectOp
+from glow_dialects.ops.softmax import SoftmaxOp
 from glow_dialects.ops.transpose import TransposeOp
 from glow_passes.graph.cse import CsePass
 from glow_passes.pipeline import INSTR, LOWER
@@ -37,7 +45,7 @@ def build(draw: st.DataObject) -> Graph:
     b = graph.b
     shapes = [(6, 6), (6, 6), (6,), (1, 6), ()]
     values = [graph.input(RNG.uniform(-2, 2, s).astype(np.float32)) for s in shapes]
-    values += [b.splat(0.25, tensor((6, 6))), graph.constant(np.float32(1.5))]
+    values += [b.splat(0.25, tensor((6, 6))), graph.constant(np.array(1.5, np.float32))]
 
     def pick() -> Any:
         return values[draw.draw(st.integers(max(0, len(values) - 7), len(values) - 1))]
@@ -85,6 +93,11 @@ def test_random_graphs(draw: st.DataObject) -> None:
         np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-5)
 
 
+def _loops(graph: Graph) -> list[StackOp]:
+    """The loops, after the pass."""
+    return [op for op in graph.function.body.block.ops if isinstance(op, StackOp)]
+
+
 def test_loops_are_as_large_as_they_can_be() -> None:
     """A diamond with a broadcast operand is one loop."""
     graph = Graph()
@@ -117,6 +130,7 @@ def test_number_that_no_f64_holds() -> None:
     (expected,) = graph.run()
     CpuStackPass().apply(context(), graph.module)
     assert graph.ops() == ["glow_cpu.stack"]
+    assert len(_loops(graph)[0].operands) == 2
     np.testing.assert_array_equal(graph.run()[0], expected)
 
 
@@ -148,3 +162,100 @@ def test_scales_of_layers_share_code() -> None:
         for got, expected in zip(net.run(graph.inputs).values(), want, strict=True):
             np.testing.assert_allclose(got, expected, rtol=2e-6)
     assert kernels == [1, 1]
+
+
+@pytest.mark.parametrize("more", [0, 1])
+def test_most_steps_and_inputs(more: int) -> None:
+    """One loop has so many steps, and so many inputs, and no more."""
+    for inputs in (False, True):
+        graph = Graph()
+        x = graph.input(np.ones((4, 5), np.float32))
+        for _ in range((MOST_INPUTS - 1 if inputs else MOST_STEPS) + more):
+            x = graph.b(AddOp(x, graph.input(np.ones((4, 5), np.float32))) if inputs else TanhOp(x))
+        graph.save(x)
+        CpuStackPass().apply(context(), graph.module)
+        assert len(graph.ops()) == 1 + more
+
+
+def test_a_path_through_other_loops() -> None:
+    """Two operators that meet through a loop around both, and others between, share none."""
+    graph = Graph()
+    x, y = (graph.input(RNG.normal(size=(6, 6)).astype(np.float32)) for _ in "xy")
+    b = graph.b
+    first = b(TanhOp(x))
+    turned = b(TransposeOp(first, permutation=(1, 0)))
+    second = b(SigmoidOp(y))
+    graph.save(b(AddOp(first, b(TransposeOp(second, permutation=(1, 0))))))  # a loop with the first one
+    graph.save(b(AddOp(second, turned)))  # which the second one needs, and is needed by
+    expected = graph.run()
+    CpuStackPass().apply(context(), graph.module)
+    assert graph.ops().count("glow_cpu.stack") == 1
+    for got, want in zip(graph.run(), expected, strict=True):
+        np.testing.assert_allclose(got, want, rtol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["alone", "numbers", "no elements", "predicate", "softmax", "identity"])
+def test_no_loop(name: str) -> None:
+    """What gains nothing by a loop, or has no steps: the function stays as it was."""
+    graph = Graph()
+    b, x = graph.b, graph.input(np.ones((0 if name == "no elements" else 2, 3), np.float32))
+    unused = graph.constant(np.ones(3, np.float32)).owner
+    assert isinstance(unused, GetOp)
+    unused.detach()
+    unused.erase()
+    graph.save(b(TransposeOp(x, permutation=(1, 0))))
+    more: dict[str, Any] = {"predicate": graph.input(np.array(True))} if name == "predicate" else {}
+    half = b.splat(0.5, tensor((2, 3)))
+    made: dict[str, Callable[[], Any]] = {
+        "alone": lambda: TanhOp(x),
+        "numbers": lambda: TanhOp(half),
+        "softmax": lambda: TanhOp(b(SoftmaxOp(x, axis=1))),
+        "identity": lambda: TanhOp(b(IdentityOp(x))),
+        "no elements": lambda: TanhOp(b(SigmoidOp(x))),
+    }
+    graph.save(b(made.get(name, lambda: MulOp(x, half, **more))()))
+    before = str(graph.module)
+    CpuStackPass().apply(context(), graph.module)
+    assert str(graph.module) == before
+
+
+def test_one_operator_with_a_number() -> None:
+    """The number is in the body, and its constant is no more; saves stand behind what is computed."""
+    graph = Graph()
+    b, x = graph.b, graph.input(np.ones((2, 3), np.float32))
+    graph.save(b(TransposeOp(x, permutation=(1, 0))))
+    graph.save(b(MulOp(x, graph.constant(np.array(0.5, np.float32)))))
+    CpuStackPass().apply(context(), graph.module)
+    assert graph.ops() == ["transpose", "glow_cpu.stack"]
+    assert [len(op.operands) for op in _loops(graph)] == [1]
+    assert not [op for op in graph.module.ops if isinstance(op, ConstantOp)]
+    kinds = [isinstance(op, SaveOp) for op in graph.function.body.block.ops]
+    assert kinds == sorted(kinds)
+
+
+def test_quantised_steps() -> None:
+    """Stored integers are converted, added and converted back in one loop."""
+    graph = Graph()
+    kind = UniformQuantizedType.of(8, 0.5, 3)
+    x = graph.input(RNG.uniform(-9, 9, (4, 5)).astype(np.float32))
+    stored = graph.b(QuantizeOp(x, results=tensor((4, 5), kind)))
+    total = graph.b(QuantizedAddOp(stored, stored, results=tensor((4, 5), kind)))
+    graph.save(graph.b(DequantizeOp(total, results=tensor((4, 5)))))
+    (expected,) = graph.run()
+    CpuStackPass().apply(context(), graph.module)
+    assert graph.ops() == ["glow_cpu.stack"]
+    np.testing.assert_array_equal(graph.run()[0], expected)
+
+
+@pytest.mark.parametrize("kind", ["int64", "bool"])
+def test_numbers_that_are_no_floats(kind: str) -> None:
+    """A splat in a body is of the element type, whatever its number was; two elements are no number."""
+    graph = Graph()
+    b, x = graph.b, graph.input(np.array([3, 0], kind))
+    made = b((AndOp if kind == "bool" else AddOp)(x, b.splat(1.0, tensor((2,), kind))))
+    other = b((AndOp if kind == "bool" else AddOp)(made, graph.constant(np.array([1, 0], kind))))
+    graph.save(other)
+    (expected,) = graph.run()
+    CpuStackPass().apply(context(), graph.module)
+    assert [len(op.operands) for op in _loops(graph)] == [2]
+    np.testing.assert_array_equal(graph.run()[0], expected)

@@ -100,7 +100,9 @@ TESTS: dict[Path, tuple[str, ...]] = {
         "trainer_errors checkpoints"
     ),
     CPU: (
-        *numeric("cpu_graph stack place_parts quantized_layout training_layouts kernels_recurrent"),
+        *(f"numeric/{f.name}" for f in sorted((ROOT / "tests/numeric").glob("test_cpu_*.py"))),
+        *numeric("stack place_parts quantized_layout training_layouts kernels_recurrent"),
+        *numeric("kernels_attention few_bits"),
         "onnx/test_quantized_lstm.py",
     ),
 }

@@ -72,13 +72,18 @@ def _shared(value: SSAValue, order: Sequence[int]) -> SSAValue | None:
     if repeat is None or inner is None or tuple(order[:2]) != (0, 1):
         return None
     batch, _, *rest = shape_of(value)
-    source, wide = shape_of(inner.input), shape_of(repeat.result)
-    if len(source) != 4 or len(wide) != 5:
-        return None
-    kept = (*wide[:2], *wide[3:])
-    same = all(are_equal(a, b) for a, b in zip(source, (batch, source[1], *rest), strict=True))
-    single = all(are_equal(a, b) for a, b in zip(shape_of(repeat.input), (*wide[:2], 1, *rest), strict=True))
-    return inner.input if same and single and all(map(are_equal, source, kept)) else None
+    few, many = (batch, *shape_of(inner.input)[1:2]), shape_of(repeat.result)[2:3]
+    fits = (
+        _are_same(shape_of(inner.input), (*few, *rest))
+        and _are_same(shape_of(repeat.input), (*few, 1, *rest))
+        and _are_same(shape_of(repeat.result), (*few, *many, *rest))
+    )
+    return inner.input if fits else None
+
+
+def _are_same(shape: Sequence[int], other: Sequence[int]) -> bool:
+    """Whether two shapes are equal, whatever the run says: without a condition."""
+    return len(shape) == len(other) and all(map(are_equal, shape, other))
 
 
 def _held(value: SSAValue, axis: int) -> SSAValue | None:
@@ -86,33 +91,27 @@ def _held(value: SSAValue, axis: int) -> SSAValue | None:
     part = producer(value, SliceOp)
     if part is None or part.predicate is not None:
         return None
-    others = [i for i in range(len(part.starts)) if i != axis]
-    if not all(are_equal(part.starts[i], 0) and are_equal(part.steps[i], 1) for i in (*others, axis)):
-        return None
-    whole, size = shape_of(part.input), shape_of(value)
-    return part.input if all(are_equal(whole[i], size[i]) for i in others) else None
+    first = all(are_equal(start, 0) for start in part.starts) and all(
+        are_equal(step, 1) for step in part.steps
+    )
+    sizes = list(shape_of(part.input))
+    sizes[axis] = shape_of(value)[axis]
+    return part.input if first and _are_same(sizes, shape_of(value)) else None
 
 
-def _four(value: SSAValue, r: Rewriter) -> SSAValue:
-    """A value of any rank from two on with the axes before the last two as one batch and heads."""
-    shape = shape_of(value)
-    if len(shape) == 4:
-        return value
-    lead = (1, *shape[:-2]) if len(shape) <= 3 else (prod(shape[:-3]), shape[-3])
-    return r(ReshapeOp.to(value, ((1,) * (2 - len(lead)) + lead) + shape[-2:]))
+def _four(value: SSAValue, shape: Sequence[int], r: Rewriter) -> SSAValue:
+    """A value, in a shape of any rank, with the axes before the last two as one batch and heads."""
+    lead = (1, 1, *shape[:-2])
+    four = (prod(lead[:-1]), lead[-1], *shape[-2:])
+    return value if shape_of(value) == four else r(ReshapeOp.to(value, four))
 
 
 def _four_mask(mask: SSAValue, scores: Sequence[int], r: Rewriter) -> SSAValue | None:
     """A mask beside scores of any rank as one beside scores of rank four, where that broadcasts alike."""
-    shape = (1,) * (len(scores) - len(shape_of(mask))) + tuple(shape_of(mask))
-    lead, whole = shape[:-2], scores[:-2]
-    if len(lead) > 2:
-        if lead[:-1] != tuple(whole[:-1]) and any(n != 1 for n in lead[:-1]):
-            return None
-        lead = (prod(lead[:-1]), lead[-1])
-    lead = (1,) * (2 - len(lead)) + lead
-    four = (*lead, *shape[-2:])
-    return mask if shape_of(mask) == four else r(ReshapeOp.to(mask, four))
+    shape = (*(1 for _ in scores[len(shape_of(mask)) :]), *shape_of(mask))
+    if len(shape) > 4 and shape[:-3] != scores[:-3] and any(n != 1 for n in shape[:-3]):
+        return None
+    return _four(mask, shape, r)
 
 
 def attention(op: GemmOp, r: Rewriter) -> SSAValue | None:
@@ -121,7 +120,7 @@ def attention(op: GemmOp, r: Rewriter) -> SSAValue | None:
     if softmax is None or not _plain_product(op) or op.transpose_a:
         return None
     rank = len(shape_of(softmax.result))
-    if softmax.axis % rank != rank - 1 or dtype_of(op.result.type) != np.float32:
+    if softmax.axis != rank - 1 or dtype_of(op.result.type) != np.float32:
         return None
     product_and_masks = _scores(softmax.input)
     if product_and_masks is None or product_and_masks[0].transpose_a or len(product_and_masks[1]) > 1:
@@ -149,7 +148,7 @@ def attention(op: GemmOp, r: Rewriter) -> SSAValue | None:
         if rank == 4:
             value, order = _headed(value, swapped)
         else:
-            value, order = _four(value, r), _SWAPPED if swapped else PLAIN
+            value, order = _four(value, shape_of(value), r), _SWAPPED if swapped else PLAIN
         steps = strides_of(shape_of(value), order)
         if name == "v" and steps[3] != 1 or name == "k" and (steps[3] != 1 if few else 1 not in steps[2:]):
             return None

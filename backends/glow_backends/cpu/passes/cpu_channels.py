@@ -32,7 +32,7 @@ def shuffled(op: BlockOp, r: Rewriter) -> SSAValue | None:
     batch, channels, *size = shape_of(source.result)
     parts, permutation = shape_of(split.result), turned.permutation
     inner = parts[1:-2]
-    fits = parts[0] == batch and list(parts[-2:]) == size and prod(inner) == channels
+    fits = list(parts[-2:]) == size and prod(inner) == channels
     last = len(parts)
     still = permutation[0] == 0 and tuple(permutation[-2:]) == (last - 2, last - 1)
     if not fits or not still or shape_of(op.input) != (batch, channels, *size):

@@ -75,6 +75,11 @@ def followed(
     return body.finish(body.apply(op, [*body.results, *others])), extras
 
 
+def _is_step(op: GraphOp) -> bool:
+    """Whether an operator is one that bodies hold: element by element, with one result."""
+    return op.predicate is None and supports(op.name.removeprefix("glow."), "f32")
+
+
 def _kernel(value: SSAValue) -> SumsOp | None:
     """The convolution or product that makes `value`, if this is its one use."""
     return producer(value, SumsOp, single=True)
@@ -85,26 +90,20 @@ def step_after(op: GraphOp, r: Rewriter) -> SSAValue | None:
 
     A number as the right-hand side stands in the body.
     """
-    if not op.DATA_PARALLEL or len(op.results) != 1 or op.predicate is not None:
+    if not _is_step(op) or dtype_name(op.results[0]) not in COMPUTED:
         return None
-    name, result = op.name.removeprefix("glow."), op.results[0]
-    if dtype_name(result) not in COMPUTED or not supports(name, "f32"):
-        return None
-    operands = list(op.operands)
-    if name in BINARY and len(operands) == 2:
-        for own, other in [(0, 1), (1, 0)] if name in COMMUTATIVE else [(0, 1)]:
-            number = known_number(operands[other], r.symbols)
-            kernel = None if number is None else _kernel(operands[own])
-            if kernel is not None and operands[own].type == result.type:
-                return r(fused(kernel, op, own, number))
+    name, result, operands = op.name.removeprefix("glow."), op.results[0], list(op.operands)
+    sides = [(0, 1), (1, 0)] if name in COMMUTATIVE else [(0, 1)] if name in BINARY else []
+    for own, other in sides:
+        number = known_number(operands[other], r.symbols)
+        kernel = None if number is None else _kernel(operands[own])
+        if kernel is not None and operands[own].type == result.type:
+            return r(fused(kernel, op, own, number))
     if any(v.type != result.type for v in operands):
         return None
     if len(operands) == 1:
         kernel = _kernel(operands[0])
         return None if kernel is None else r(fused(kernel, op, 0))
-    if name not in BINARY or len(operands) != 2:
-        return None
-    sides = [(0, 1), (1, 0)] if name in COMMUTATIVE else [(0, 1)]
     kernels = [(k, own) for own, _ in sides if (k := _kernel(operands[own]))]
     if not kernels:
         return None
@@ -115,23 +114,16 @@ def step_after(op: GraphOp, r: Rewriter) -> SSAValue | None:
 
 def before_movement(op: GraphOp, r: Rewriter) -> SSAValue | None:
     """relu(transpose(conv(x))) -> transpose(relu(conv(x))): the operator runs before the movement."""
-    if not op.DATA_PARALLEL or len(op.results) != 1 or op.predicate is not None:
+    if not _is_step(op):
         return None
     numbers = [known_number(v, r.symbols) for v in op.operands]
     moved = [v for v, n in zip(op.operands, numbers, strict=True) if n is None]
     if len(moved) != 1 or moved[0].type != op.results[0].type:
         return None
     move = _movement(moved[0])
-    if move is None or not supports(op.name.removeprefix("glow."), "f32") or not _moved_kernel(move):
+    if move is None or not _moved_kernel(move):
         return None
-    source = move.operands[0]
-    rank = len(shape_of(source))
-    operands = [
-        source if n is None else r.splat(float(n), tensor((1,) * rank, element_of(v)))
-        for n, v in zip(numbers, op.operands, strict=True)
-    ]
-    known: dict[str, Any] = {n: a for n, a in op.properties.items() if n != SEGMENTS}
-    inner = r(type(op)(*operands, results=source.type, **known))
+    inner = r(_applied(op, numbers, move.operands[0], r))
     turned = type(move).create(
         operands=[inner], properties=dict(move.properties), result_types=[move.results[0].type]
     )
@@ -140,21 +132,29 @@ def before_movement(op: GraphOp, r: Rewriter) -> SSAValue | None:
 
 def before_join(op: GraphOp, r: Rewriter) -> SSAValue | None:
     """relu(concat(conv(x), conv(y))) -> concat(relu(conv(x)), relu(conv(y)))."""
-    if not op.DATA_PARALLEL or len(op.results) != 1 or op.predicate is not None:
+    if not _is_step(op):
         return None
     numbers = [known_number(v, r.symbols) for v in op.operands]
-    own = [i for i, n in enumerate(numbers) if n is None]
-    if len(own) != 1 or not supports(op.name.removeprefix("glow."), "f32"):
+    joined = [v for v, n in zip(op.operands, numbers, strict=True) if n is None]
+    if len(joined) != 1 or joined[0].type != op.results[0].type:
         return None
-    join = _join(op.operands[own[0]])
-    if join is None or join.result.type != op.results[0].type:
+    join = _join(joined[0])
+    if join is None:
         return None
+    return r(ConcatOp([r(_applied(op, numbers, part, r)) for part in join.inputs], axis=join.axis))
+
+
+def _applied(
+    op: GraphOp, numbers: Sequence[float | int | bool | None], value: SSAValue, r: Rewriter
+) -> GraphOp:
+    """`op` on `value` in place of its operand that is no number."""
+    ones = (1,) * len(shape_of(value))
+    operands = [
+        value if n is None else r.splat(float(n), tensor(ones, element_of(v)))
+        for n, v in zip(numbers, op.operands, strict=True)
+    ]
     known: dict[str, Any] = {n: a for n, a in op.properties.items() if n != SEGMENTS}
-    parts: list[SSAValue] = []
-    for part in join.inputs:
-        operands = [part if i == own[0] else v for i, v in enumerate(op.operands)]
-        parts.append(r(type(op)(*operands, results=part.type, **known)))
-    return r(ConcatOp(parts, axis=join.axis))
+    return type(op)(*operands, results=value.type, **known)
 
 
 def _join(value: SSAValue) -> ConcatOp | None:

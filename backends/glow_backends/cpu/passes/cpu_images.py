@@ -84,7 +84,7 @@ def _cycles(op: GraphOp, images: int, target: CpuTarget, winograd: bool) -> floa
     return images * algorithm_cycles(replace(spec, batch=1), target, False)[name]  # weights pass for each
 
 
-def gain(op: GraphOp, images: int, part: int, target: CpuTarget, winograd: bool = True) -> float:
+def gain(op: GraphOp, images: int, part: int, target: CpuTarget, winograd: bool) -> float:
     """Estimated cycles won where a layer takes `part` of its images at a time.
 
     Activations that no longer leave the cache are won, weights that pass more often are lost.
@@ -174,7 +174,7 @@ def _runs(function: FuncOp) -> list[tuple[int, list[GraphOp]]]:
     return runs
 
 
-def split_batches(function: FuncOp, target: CpuTarget, winograd: bool = True) -> None:
+def split_batches(function: FuncOp, target: CpuTarget, winograd: bool) -> None:
     """Split the runs of layers that gain by it, all into the parts by which they gain most."""
     for images, ops in _runs(function):
         parts = [p for p in range(target.threads, images) if not images % p and images // p <= MOST_PARTS]

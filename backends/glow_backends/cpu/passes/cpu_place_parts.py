@@ -73,7 +73,7 @@ def _block_offset(op: SliceOp) -> int | None:
     """The element at which a slice starts, if its elements are neighbours; else None."""
     size, part = shape_of(op.input), shape_of(op.result)
     starts, steps = op.starts, op.steps
-    if 0 in part or any(step != 1 for step, n in zip(steps, part, strict=True) if not are_equal(n, 1)):
+    if any(step != 1 for step, n in zip(steps, part, strict=True) if not are_equal(n, 1)):
         return None
     whole = True  # all axes so far are taken entirely
     offset, stride = 0, 1
@@ -96,10 +96,10 @@ def view_slice(function: InstrFuncOp, op: SliceOp) -> bool:
         return False  # its contents may change while the slice is still read
     if _written_between(op, base, result):
         return False
-    count = max(1, prod(shape_of(source)))
-    if not are_equal((view_offset(source) + offset * (bytes_of(source.type) // count)) % ALIGN, 0):
-        return False
     view = ViewOp.of(source, result.type, offset)  # pyright: ignore[reportArgumentType]
+    if not are_equal(view_offset(view.result) % ALIGN, 0):
+        view.erase()
+        return False
     view.location = op.location
     function.block.insert_op_before(view, op)
     op.detach()
@@ -114,16 +114,13 @@ def place_concat(function: InstrFuncOp, op: ConcatOp) -> bool:
     axis: int = op.axis
     if prod(shape_of(result)[:axis]) != 1 or not isinstance(result.owner, AllocOp):
         return False
-    starts = [sum(prod(shape_of(p)) for p in parts[:i]) for i in range(len(parts))]
-    element = bytes_of(result.type) // max(1, prod(shape_of(result)))
-    if any(not are_equal(start * element % ALIGN, 0) for start in starts) or len(_writers(result)) != 1:
+    if any(not are_equal(bytes_of(p.type) % ALIGN, 0) for p in parts[:-1]) or len(_writers(result)) != 1:
         return False
     block = function.block
     positions = {item: i for i, item in enumerate(block.ops)}
     placed = [
         isinstance(p.owner, AllocOp)
         and parts.count(p) == 1
-        and p is not result
         and all(positions[w] < positions[op] for w in _writers(p))  # later, it is used for something else
         for p in parts
     ]
@@ -134,8 +131,10 @@ def place_concat(function: InstrFuncOp, op: ConcatOp) -> bool:
     if positions[first] < positions[result.owner]:
         result.owner.detach()
         block.insert_op_before(result.owner, first)
-    for part, start, movable in zip(parts, starts, placed, strict=True):
+    start = 0
+    for part, movable in zip(parts, placed, strict=True):
         view = ViewOp.of(result, part.type, start)  # pyright: ignore[reportArgumentType]
+        start += prod(shape_of(part))
         view.location = op.location
         if movable:
             assert isinstance(part.owner, AllocOp)

@@ -9,7 +9,7 @@ from math import frexp
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.ir import Attribute, Operation, OpResult, SSAValue
+from xdsl.ir import Attribute, Block, Operation, SSAValue
 from xdsl.traits import IsTerminator
 
 from glow_backends.cpu.calls import dtype_name
@@ -34,15 +34,11 @@ MOST_INPUTS = 12
 
 def stackable(op: Operation) -> bool:
     """Whether an operation can be a step of a loop."""
-    if not isinstance(op, GraphOp) or len(op.results) != 1 or not op.operands:
-        return False
-    if not op.DATA_PARALLEL and not is_quantized(op):
-        return False
-    if op.predicate is not None or 0 in shape_of(op.results[0]):
+    if not isinstance(op, GraphOp) or op.predicate is not None or not op.results:
         return False
     kinds = [dtype_name(v) for v in (*op.operands, *op.results)]
     known = is_quantized(op) or supports(op.name.removeprefix("glow."), kinds[-1])
-    return known and all(values.has(k) for k in kinds)
+    return known and all(values.has(k) for k in kinds) and 0 not in shape_of(op.results[0])
 
 
 class _Groups:
@@ -50,13 +46,14 @@ class _Groups:
 
     def __init__(self, ops: Sequence[Operation]) -> None:
         self.index = {op: i for i, op in enumerate(ops)}
-        self.group: dict[Operation, list[Operation]] = {op: [op] for op in ops if stackable(op)}
+        self.made: dict[SSAValue, Operation] = {r: op for op in ops for r in op.results}
+        self.group: dict[Operation | Block, list[Operation]] = {op: [op] for op in ops if stackable(op)}
         #: First and last index of each group of several operations.
         self.spans: dict[int, tuple[int, int]] = {}
 
     def producers(self, members: Iterable[Operation]) -> list[Operation]:
         """The operations that make the members' operands."""
-        return [v.op for m in members for v in m.operands if isinstance(v, OpResult) and v.op in self.index]
+        return [self.made[v] for m in members for v in m.operands if v in self.made]
 
     def legal(self, members: Sequence[Operation]) -> bool:
         """Whether no path leads from a member out of the group and back into it."""
@@ -87,11 +84,8 @@ class _Groups:
         """Join every operation with the loops of its operands where that is legal."""
         for op in [o for o in self.index if o in self.group]:
             for value in op.operands:
-                source = value.owner
-                if not isinstance(source, Operation) or source not in self.group:
-                    continue
-                mine, theirs = self.group[op], self.group[source]
-                if mine is theirs or shape_of(value) != shape_of(op.results[0]):
+                mine, theirs = self.group[op], self.group.get(value.owner)
+                if theirs is None or mine is theirs or shape_of(value) != shape_of(op.results[0]):
                     continue
                 merged = sorted([*theirs, *mine], key=lambda o: self.index[o])
                 if len(merged) > MOST_STEPS or len(_inputs(merged, symbols)) > MOST_INPUTS:
@@ -219,10 +213,8 @@ def sort(function: FuncOp) -> None:
     block = function.body.block
     ops = list(block.ops)
     index = {op: i for i, op in enumerate(ops)}
-    waiting = {
-        op: len({v.op for v in op.operands if isinstance(v, OpResult) and v.op in index}) for op in ops
-    }
-    behind = {op: 1 if isinstance(op, SaveOp) else 2 if op.has_trait(IsTerminator) else 0 for op in ops}
+    waiting = {op: len({v.owner for v in op.operands if v.owner in index}) for op in ops}
+    behind = {op: isinstance(op, SaveOp) or op.has_trait(IsTerminator) for op in ops}
     ready = [(behind[op], i) for op, i in index.items() if not waiting[op]]
     heapq.heapify(ready)
     order: list[Operation] = []

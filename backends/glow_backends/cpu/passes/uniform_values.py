@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from xdsl.ir import SSAValue
 
-from glow_backends.cpu.calls import dtype_name
-from glow_backends.cpu.emit import values
 from glow_dialects.core.graph_op import GraphOp
 from glow_dialects.core.types import shape_of
 from glow_dialects.ops.splat import SplatOp
@@ -16,12 +14,8 @@ def known_number(value: SSAValue, symbols: Symbols) -> float | int | bool | None
     """The number of a splat or of a constant of one element, looked up behind reshapes; else None."""
     while isinstance(value.owner, GraphOp) and value.owner.VIEW:
         value = value.owner.operands[0]
-    kind = dtype_name(value)
     if isinstance(value.owner, SplatOp):
-        number = value.owner.value
-        if values.is_float(kind):
-            return number
-        return bool(number) if kind == "i1" else int(number)
+        return value.owner.value
     if any(n != 1 for n in shape_of(value)):
         return None
     array = symbols.array(value)

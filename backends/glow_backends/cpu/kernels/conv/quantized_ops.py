@@ -11,7 +11,7 @@ from xdsl.utils.exceptions import VerifyException
 from glow_dialects.core.blocks import block_channels, unblock_channels
 from glow_dialects.core.graph_op import PureOp, graph_op
 from glow_dialects.core.properties import int_prop, ints_prop
-from glow_dialects.core.types import Array, Tensor, UniformQuantizedType, element_of, present, shape_of
+from glow_dialects.core.types import Array, Tensor, UniformQuantizedType, element_of, shape_of
 from glow_dialects.ops.quantize import is_byte, quantized_type
 from glow_dialects.ops.quantized_arithmetic import sum_of
 from glow_dialects.ops.requantize import NO_HIGH, NO_LOW, finish, requantized, scale_of, zero_of
@@ -81,7 +81,7 @@ class IntegerConvOp(PureOp):
         y = block_channels(y.astype(result.dtype), self.lanes)
         if residual is not None:
             assert isinstance(to, UniformQuantizedType)
-            (added,) = map(quantized_type, present(self.residual))
+            added = quantized_type(self.operands[-1])
             y = finish(sum_of(y, residual, between, added, to), to, self.sum_low, self.sum_high)
         result[...] = y
 
