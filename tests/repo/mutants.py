@@ -93,7 +93,7 @@ TESTS: dict[Path, tuple[str, ...]] = {
             "runtime/test_partition_plans.py",
             "runtime/test_light_partitions.py",
         ),
-        *numeric("cut"),
+        *numeric("cut spread split partition"),
     ),
     PASSES / "autodiff": numeric(
         "gradients_special recurrent_train training training_models training_networks training_output "
