@@ -102,9 +102,7 @@ class Quantizer:
                 self.float |= tiled_layers(self.function, self.options.gains)
             self.float |= costly_layers(self._sizes(operators))
         for op in operators:
-            if op.parent is None or op in self.float:
-                continue
-            if self.table(op):
+            if op.parent is None or op in self.float or self.table(op):
                 continue
             if len(op.operands) == 1 and (op.MOVES_ELEMENTS or op.clamp_limits() is not None):
                 if op.operands[0] in self.integer:
@@ -189,8 +187,9 @@ class Quantizer:
         real = b(DequantizeOp(stored, results=old.type))
         real.name_hint = old.name_hint
         hand_on(op, real)
-        for made in b.inserted:
-            if isinstance(made, GraphOp) and made.operands and op.predicate is not None:
+        if op.predicate is not None:
+            for made in b.inserted:
+                assert isinstance(made, GraphOp)
                 made.set_predicate(op.predicate)
         self.kinds[real] = quantized_type(stored)
         self.integer.add(real)
