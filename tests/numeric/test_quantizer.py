@@ -12,7 +12,7 @@ from xdsl.dialects.builtin import DenseArrayBase, f64
 from xdsl.ir import Operation, SSAValue
 
 from glow_dialects.core.graph_op import GraphOp
-from glow_dialects.core.types import Array
+from glow_dialects.core.types import Array, tensor
 from glow_dialects.dialects import context
 from glow_dialects.ops.module import ConstantOp
 from glow_dialects.ops.quantize import QuantizeOp, quantized_type
@@ -44,6 +44,17 @@ def layer(n: Net, weights: Any = WEIGHTS, **more: Any) -> SSAValue:
 def read(n: Net, value: SSAValue) -> SSAValue:
     """What a layer on integers makes of a value."""
     return at(n.matmul(value, SQUARE))
+
+
+def first(n: Net) -> SSAValue:
+    """A layer of one row."""
+    return at(n.matmul(given(n, X[:1]), WEIGHTS))
+
+
+def twice(n: Net, value: SSAValue) -> SSAValue:
+    """A value that another layer reads, too."""
+    n.g.save(read(n, value))
+    return value
 
 
 Q = "quantize quantized_fully_connected dequantize"
@@ -104,6 +115,35 @@ CASES: dict[str, tuple[Callable[[Net], SSAValue], str]] = {
             n.matmul(given(n, SQUARE), at(n.add(read(n, given(n, SQUARE)), read(n, given(n, SQUARE)))))
         ),
         f"{Q} {Q} add matmul",
+    ),
+    "a sum as a bias": (
+        lambda n: at(
+            n.fully_connected(
+                given(n),
+                WEIGHTS,
+                n.reshape(
+                    at(n.add(first(n), first(n))),
+                    results=tensor((2,), "float32"),
+                ),
+            )
+        ),
+        f"{Q} {Q} add reshape fully_connected",
+    ),
+    "a sum with a mean": (
+        lambda n: read(n, at(n.add(layer(n), at(n.softmax(layer(n), axis=1))))),
+        f"{Q} {Q} softmax add {Q}",
+    ),
+    "values of two types": (
+        lambda n: read(n, at(n.concat([twice(n, layer(n)), layer(n)], axis=0), -8, 8)),
+        f"{Q} quantize {Q} {Q} quantize concat dequantize {Q}",
+    ),
+    "limits that two read": (
+        lambda n: read(n, at(n.add(at(n.sigmoid(s := at(n.relu(layer(n)), 0))), s))),
+        f"{Q} relu quantize lookup dequantize quantize quantized_add dequantize {Q}",
+    ),
+    "limits that two read, without a range": (
+        lambda n: read(n, at(n.add(at(n.sigmoid(s := n.relu(layer(n)))), s))),
+        f"matmul relu sigmoid add {Q}",
     ),
     "a sum that computed weights read": (
         lambda n: at(n.matmul(at(n.add(layer(n), layer(n))), n.g.input(SQUARE))),
@@ -172,6 +212,11 @@ KEPT: dict[str, tuple[dict[str, Any], str, str]] = {
     "the first function": ({"keep": ("sigmoid",)}, "a function of a function", f"{Q} sigmoid mul tanh {Q}"),
     "what is kept, by its relu": ({"keep": ("relu",)}, "a relu", f"{Q} relu {Q}"),
     "functions in 16 bits": ({"precision": "int16"}, "a function", f"{Q} sigmoid {Q}"),
+    "all functions": (
+        {"everything": True},
+        "a function of a function",
+        f"{Q} quantize lookup dequantize {Q}",
+    ),
     "all that can be": (
         {"everything": True},
         "a sum that nobody reads",
@@ -222,17 +267,17 @@ def test_a_value_is_stored_once() -> None:
 def test_ranges_on_which_functions_change() -> None:
     """A value that one function alone reads has the integers of where that changes."""
     n = Net()
-    value = at(n.matmul(given(n), WEIGHTS), -100, 60)
+    value = at(n.matmul(given(n), WEIGHTS), -10, 16)
     n.g.save(at(n.clip(n.mul(value, 0.5), -1, 4)))
     quantizer = Quantizer(n.g.module, n.g.function, Options(Schema()))
-    samples = np.linspace(-100, 60, 4096)
+    samples = np.linspace(-10, 16, 4096)
     half = 5 / 512
     changing = [i for i, v in enumerate(samples) if -1 + half < v / 2 < 4 - half]
     low, high = samples[changing[0] - 1], samples[changing[-1] + 1]
     kind = quantizer.kind(value)
     assert kind is not None and kind == Schema().type_of(low, high)
     n.g.save(value)
-    assert Quantizer(n.g.module, n.g.function, Options(Schema())).kind(value) == Schema().type_of(-100, 60)
+    assert Quantizer(n.g.module, n.g.function, Options(Schema())).kind(value) == Schema().type_of(-10, 16)
 
 
 @pytest.mark.parametrize(("bits", "name"), [(32, "int32"), (16, "int16"), (8, "int8")])
@@ -258,3 +303,39 @@ def test_biases_saturate() -> None:
     quantizer.bias(np.array([1e9, -1e9, 3], np.float32), np.array([0.1, 0.1, 2]), "b")
     (made,) = [op.array() for op in n.g.module.ops if isinstance(op, ConstantOp)]
     assert made is not None and made.tolist() == [2**31 - 1, -(2**31), 2]
+
+
+def test_limits_of_values() -> None:
+    """Those of a profile are of the first result; constants have their own, where they are real numbers."""
+    n = Net()
+    values = at(n.top_k(given(n), k=2, axis=1), -3, 3)
+    assert isinstance(values.owner, Operation)
+    arrays = (
+        np.zeros(0, np.float32),
+        np.arange(3),
+        np.array([np.inf, 1], np.float32),
+        np.array([4, -1], np.float32),
+    )
+    constants = [n.g.constant(a) for a in arrays]
+    quantizer = Quantizer(n.g.module, n.g.function, Options(Schema()))
+    assert [quantizer.limits(v) for v in values.owner.results] == [(-3, 3), None]
+    assert [quantizer.limits(v) for v in constants] == [None, None, None, (-1, 4)]
+
+
+@pytest.mark.parametrize(
+    ("hints", "names"),
+    [((None, None, None), ("weights_q", "bias_q", "constant_q")), (("a", "b", "c"), ("a_q", "b_q", "c_q"))],
+)
+def test_names_of_constants(hints: tuple[str | None, ...], names: tuple[str, ...]) -> None:
+    """They keep their own."""
+
+    def build(n: Net) -> SSAValue:
+        constants = [n.g.constant(a) for a in (WEIGHTS, WEIGHTS[0], X[:, :2])]
+        for value, hint in zip(constants, hints, strict=True):
+            value.name_hint = hint
+        w, b, other = constants
+        return read(n, at(n.concat([at(n.fully_connected(given(n), w, b)), other], axis=0)))
+
+    n, _ = quantized(build)
+    made = {op.sym_name.data for op in n.g.module.ops if isinstance(op, ConstantOp)}
+    assert set(names) <= made
