@@ -83,7 +83,7 @@ class Net:
             return [self.of(v) for v in value]
         if isinstance(value, float | int) and not isinstance(value, np.generic):
             value = np.float32(value)
-        return self.g.constant(np.asarray(value)) if isinstance(value, np.generic | np.ndarray) else value
+        return self.g.constant(np.asanyarray(value)) if isinstance(value, np.generic | np.ndarray) else value
 
     def __getattr__(self, name: str) -> Callable[..., SSAValue]:
         return self(name)

@@ -182,32 +182,40 @@ def test_more_parts_than_places() -> None:
             (80, 80),
             "240 bytes of constants do not fit: the devices have a device 80, a device 80",
         ),
+        ((80, 80, 80), (80, None), "240 bytes .* fit in 3 partitions: the devices have b 80, a device inf"),
     ],
 )
-def test_no_room(sizes: Sequence[int], memories: Sequence[int], message: str) -> None:
-    """What is too large, or how much is missing."""
+def test_no_room(sizes: Sequence[int], memories: Sequence[int | None], message: str) -> None:
+    """What is too large, or how much is missing; a device without a bound has room for one part at least."""
+    places = [Place("b" if None in memories else "", memory=m) for m in memories]
+    places[-1] = Place(memory=memories[-1])
     with pytest.raises(PartitionError, match=message):
-        cut(graph_of_sizes(*sizes), [Place(memory=m) for m in memories])
+        cut(graph_of_sizes(*sizes), places, 3 if None in memories else 0)
 
 
-@pytest.mark.parametrize("keeps", ["", "constants", "held", "first"])
+@pytest.mark.parametrize("keeps", ["", "constants", "held", "unread", "first"])
 def test_joins_go_where_they_are_read(keeps: str) -> None:
-    """A part then waits for nobody; not so where the join has constants or its part waits anyway."""
+    """A part then waits for nobody; not so where a join stays for its own sake, or its part waits anyway."""
     function = FuncOp.of("main")
     large, small = tensor((100,), "float32"), tensor((1,), "float32")
     first = Item(result_types=[large])
     beside = Item(operands=first.results if keeps == "first" else [], result_types=[large])
-    join = Item(operands=[*first.results, *beside.results], result_types=[small])
-    last = Item(operands=join.results, result_types=[small])
+    own = Item(operands=beside.results, result_types=[large])
+    join = Item(operands=[*first.results, *own.results], result_types=[large])
+    joined = Item(operands=join.results, result_types=[small])
+    last = Item(operands=(own if keeps == "unread" else joined).results, result_types=[small])
     nodes: list[Node] = []
-    for name, op in (("a", first), ("b", beside), ("", join), ("c", last)):
+    for name, op in (("a", first), ("b", beside), ("", own), ("", join), ("", joined), ("c", last)):
         function.body.block.add_op(op)
-        constants = frozenset({name} if name else {"none"} if keeps == "constants" else set[str]())
-        held = frozenset({"j"} if keeps == "held" and op is join else set[str]())
+        constants = frozenset(
+            {name} if name else {"none"} if (keeps, op) == ("constants", join) else set[str]()
+        )
+        held = frozenset({"j"} if (keeps, op) == ("held", join) else set[str]())
         nodes.append(Node(op, constants, held, 1, 1))
     graph = NodeGraph(function, nodes, {"a": 50, "b": 50, "c": 50, "none": 0})
     places = [Place(memory=50, link=1.0)] * 3
-    assert [part for part, _ in cut(graph, places)] == ([0, 1, 1, 2] if keeps else [0, 1, 2, 2])
+    expected = [0, 1, 1, 1, 1, 2] if keeps else [0, 1, 1, 2, 2, 2]
+    assert [part for part, _ in cut(graph, places)] == expected
 
 
 def test_long_functions(monkeypatch: pytest.MonkeyPatch) -> None:

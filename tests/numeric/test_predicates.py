@@ -14,7 +14,11 @@ import glow_compiler as glow
 from glow_backends.predicated import PredicatedPart, PredicatedProgram
 from glow_dialects.core.graph_op import GraphOp
 from glow_dialects.core.types import Array
-from glow_dialects.ops.module import GetOp
+from glow_dialects.dialects import context
+from glow_dialects.ops.module import GetOp, functions
+from glow_dialects.parse import parse_module
+from glow_passes.partition.nodes import node_graph
+from glow_passes.partition.predicates import by_predicate, for_rows, has_predicates, predicate_of
 
 BATCH, SIZE = 16, 24
 
@@ -157,3 +161,92 @@ def test_operators_take_predicates() -> None:
         for node in nodes:
             node.set_predicate(predicate)
             node.verify()
+
+
+def parts_by_predicate(*values: Any) -> list[int] | None:
+    """The parts of layers, each under a predicate: none, a name, or a number for one that is computed."""
+    g = glow.GraphBuilder()
+    x = g.placeholder("x", (128, 128))
+    known: dict[Any, Any] = {}
+    for value in values:
+        if value not in known and value is not None:
+            p = g.placeholder(str(value), (), dtype=np.bool_)
+            known[value] = g.logical_not(p) if isinstance(value, int) else p
+        with nullcontext() if value is None else g.predicated(known[value]):
+            x = g.matmul(x, g.constant(np.eye(128, dtype=np.float32)))
+    g.save(x, "y")
+    graph = node_graph(next(functions(g.module)))
+    assert has_predicates(g.module) == any(v is not None for v in values)
+    names = [predicate_of(node.op) for node in graph.nodes if node.op.name == "glow.matmul"]
+    assert names == [v if isinstance(v, str) else None for v in values]
+    parts = by_predicate(graph)
+    return parts and [p for p, node in zip(parts, graph.nodes, strict=True) if node.op.name == "glow.matmul"]
+
+
+def test_parts_have_one_predicate() -> None:
+    """Nodes in a row under one predicate are a part, however that is computed."""
+    assert parts_by_predicate(None, "p", "p", "q", None) == [0, 1, 1, 2, 3]
+    assert parts_by_predicate("p", 1, "p") == [0, 2, 3]  # what computes the second is part 1
+    assert parts_by_predicate(None, None) is None
+
+
+def test_predicates_that_are_constants_have_no_name() -> None:
+    g = glow.GraphBuilder()
+    with g.predicated(g.constant(np.array(True), "p")):
+        g.save(g.relu(g.placeholder("x", (2,))), "y")
+    assert {predicate_of(op) for op in g.module.walk()} == {None}
+
+
+ROWS: dict[str, tuple[Any, bool]] = {
+    "each row": (lambda g, x, v, s: g.softmax(g.add(g.mul(x, v), s)), True),
+    "rows of a reshape": (lambda g, x, v, s: g.reshape(g.relu(x), (6, 2, 2)), True),
+    "two results": (lambda g, x, v, s: g.top_k(x, 2)[0], False),
+    "a mean of all": (lambda g, x, v, s: g.sub(x, g.reduce_mean(x, (0,))), False),
+    "columns": (lambda g, x, v, s: g.transpose(x, (1, 0)), False),
+    "a product of rows": (lambda g, x, v, s: g.matmul(g.transpose(x, (1, 0)), x), False),
+    "weights that are rows": (lambda g, x, v, s: g.matmul(g.constant(weights(6, 6), "w"), x), False),
+    "a number for each row": (lambda g, x, v, s: g.add(x, g.constant(weights(6, 1), "w")), False),
+    "nothing of rows": (lambda g, x, v, s: g.relu(v), False),
+}
+
+
+@pytest.mark.parametrize("case", ROWS)
+def test_fewer_rows(case: str) -> None:
+    """A program for two of six rows gives what the whole gives for them, or there is none."""
+    make, wanted = ROWS[case]
+    g = glow.GraphBuilder()
+    x, v, s = g.placeholder("x", (6, 4)), g.placeholder("v", (4,)), g.placeholder("s", ())
+    g.save(make(g, x, v, s), "y")
+    inputs = {"x": weights(6, 4), "v": weights(4), "s": np.array(2, np.float32)}
+    whole = glow.compile(g.module.clone(), backend="interpreter").run(inputs)["y"]
+    assert for_rows(g.module, 6, 2) == wanted
+    if wanted:
+        net = glow.compile(g.module, backend="interpreter")
+        np.testing.assert_array_equal(net.run({**inputs, "x": inputs["x"][:2]})["y"], whole[:2])
+
+
+def test_loops_have_all_rows() -> None:
+    """Whatever their bodies do to them."""
+    v = "tensor<6x4xf32>"
+    text = f"""
+        glow.placeholder @x input : {v}
+        glow.placeholder @n input : tensor<i64>
+        glow.placeholder @y output : {v}
+        glow.func @main {{
+          %x = glow.get @x : {v}
+          %n = glow.get @n : tensor<i64>
+          %y = "glow.loop"(%n, %x) <{{operandSegmentSizes = array<i32: 1, 0, 1>}}> ({{
+          ^bb0(%turn: tensor<i64>, %v: {v}):
+            %on = glow.splat {{value = 1 : i1}} : () -> tensor<i1>
+            glow.yield %on, %v : tensor<i1>, {v}
+          }}) : (tensor<i64>, {v}) -> {v}
+          glow.save %y to @y : {v}
+        }}"""
+    assert not for_rows(parse_module(text, "loop", context()), 6, 2)
+
+
+def test_states_have_all_rows() -> None:
+    g = glow.GraphBuilder()
+    s = g.placeholder("s", (6, 4), kind="state")
+    g.save(g.relu(g.add(s, g.placeholder("x", (6, 4)))), "y")
+    assert not for_rows(g.module, 6, 2)

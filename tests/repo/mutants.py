@@ -74,8 +74,10 @@ TESTS: dict[Path, tuple[str, ...]] = {
     PASSES / "graph": numeric(
         "patterns pattern_guards recognition branches graph_passes driver any_size rebatch_graphs bind_sizes"
     ),
-    PASSES / "quantize": numeric(
-        "quantize_layers quantize calibration weight_quantization float_layers histogram"
+    PASSES / "quantize": (
+        *numeric("quantize_layers quantize calibration weight_quantization float_layers histogram"),
+        *numeric("qdq quantizer quantize_parts"),
+        *(f"onnx/test_{name}.py" for name in ("quantized", "quantized_ranges", "exact_quantization")),
     ),
     PASSES / "lower": numeric("random_orders lowering predicates graph_passes device_programs inplace"),
     PASSES / "instr": numeric(
@@ -93,7 +95,7 @@ TESTS: dict[Path, tuple[str, ...]] = {
             "runtime/test_partition_plans.py",
             "runtime/test_light_partitions.py",
         ),
-        *numeric("cut"),
+        *numeric("cut spread split partition"),
     ),
     PASSES / "autodiff": numeric(
         "gradients_special recurrent_train training training_models training_networks training_output "

@@ -30,6 +30,11 @@ class Place:
     bandwidth: float = 1e10
     link: float = 5e9
 
+    @property
+    def bound(self) -> float:
+        """The most bytes of constants."""
+        return np.inf if self.memory is None else self.memory
+
 
 class _Sequence:
     """A node graph in order, in blocks between places where it may be cut."""
@@ -37,10 +42,7 @@ class _Sequence:
     def __init__(self, graph: NodeGraph) -> None:
         self.graph = graph
         starts = self._places()
-        if len(starts) > MOST_PLACES:
-            step = -(-len(starts) // MOST_PLACES)
-            starts = starts[::step]
-        self.starts = starts
+        starts = starts[:: -(-len(starts) // MOST_PLACES)]
         self.count = len(starts)
         block_of = np.searchsorted(starts, np.arange(len(graph.nodes)), side="right") - 1
         self.block_of = block_of.tolist()
@@ -54,38 +56,30 @@ class _Sequence:
 
     def _places(self) -> list[int]:
         """Nodes before which a cut leaves those together that share a written placeholder."""
-        last: dict[str, int] = {}
-        first: dict[str, int] = {}
+        last = {name: index for index, node in enumerate(self.graph.nodes) for name in node.held}
+        places: list[int] = []
+        end = -1
         for index, node in enumerate(self.graph.nodes):
-            for name in node.held:
-                first.setdefault(name, index)
-                last[name] = index
-        covered = np.zeros(len(self.graph.nodes) + 1, np.int64)
-        for name, start in first.items():
-            covered[start + 1] += 1
-            covered[last[name] + 1] -= 1
-        inside = np.cumsum(covered)
-        return [i for i in range(len(self.graph.nodes)) if i == 0 or not inside[i]]
+            if index > end:
+                places.append(index)
+            end = max([end, *(last[name] for name in node.held)])
+        return places
 
     def _crossing(self) -> Array:
         """Bytes that cross a cut before each block, each value once."""
-        ends: dict[object, tuple[int, int, int]] = {}
-        for writer, reader, value in self.graph.edges():
-            start, end = self.block_of[writer], self.block_of[reader]
-            known = ends.get(value, (start, start, 0))
-            ends[value] = start, max(known[1], end), estimate(bytes_of(value.type))
-        change = np.zeros(self.count + 2)
-        for start, end, size in ends.values():
-            change[start + 1] += size
-            change[end + 1] -= size
-        return np.cumsum(change)[: self.count + 1]
+        # Readers come in order: the last one of each value stays.
+        ends = {v: (self.block_of[writer], self.block_of[reader]) for writer, reader, v in self.graph.edges()}
+        change = np.zeros(self.count + 1)
+        for value, (start, end) in ends.items():
+            change[start + 1] += estimate(bytes_of(value.type))
+            change[end + 1] -= estimate(bytes_of(value.type))
+        return np.cumsum(change)
 
     def _constants(self) -> Array:
-        """[i, j]: bytes of the constants that blocks i to j - 1 read, each once."""
-        total = np.zeros((self.count + 1, self.count + 1))
+        """[i, j]: bytes of the constants that blocks i < j to j - 1 read, each once."""
         before: dict[str, int] = {}
         single = np.zeros(self.count + 1)
-        shared = np.zeros((self.count + 2, self.count + 2))
+        shared = np.zeros((self.count + 1, self.count + 1))
         for node, block in zip(self.graph.nodes, self.block_of, strict=True):
             for name in node.constants:
                 size = self.graph.constant_bytes[name]
@@ -96,9 +90,8 @@ class _Sequence:
                     shared[before[name], block + 1] += size
                 before[name] = block
         sums = np.cumsum(single)
-        total = sums[None, :] - sums[:, None]
-        pairs = np.cumsum(np.cumsum(shared[::-1], axis=0)[::-1], axis=1)[: self.count + 1, : self.count + 1]
-        return np.maximum(total - pairs, 0)
+        pairs = np.cumsum(np.cumsum(shared[::-1], axis=0)[::-1], axis=1)
+        return sums[None, :] - sums[:, None] - pairs
 
     def seconds(self, place: Place) -> Array:
         """Time of each block on a device: its arithmetic or its traffic, whichever takes longer."""
@@ -115,8 +108,9 @@ class _Sequence:
             sums = np.concatenate([[0], np.cumsum(self.seconds(place))])
             moved = self.crossing / place.link
             cost = (sums + moved)[None, :] + (moved - sums)[:, None]  # of blocks [row] to [column] - 1
-            fits = forward if place.memory is None else forward & (self.constants <= place.memory)
-            worst = np.where(fits, np.maximum(best[:, None], cost), np.inf)
+            worst = np.where(
+                forward & (self.constants <= place.bound), np.maximum(best[:, None], cost), np.inf
+            )
             worst += 1e-16 * self.crossing[:, None]  # of equals, what moves less
             choices.append(np.argmin(worst, axis=0))
             best = np.min(worst, axis=0)
@@ -167,7 +161,7 @@ def _side_by_side(graph: NodeGraph, plan: list[tuple[int, int]]) -> list[tuple[i
     for writer, reader, _ in graph.edges():
         reads.setdefault(reader, []).append(writer)
         readers.setdefault(writer, []).append(reader)
-    for part in sorted(set(parts), reverse=True):
+    for part in sorted(set(parts)):
         waiting: dict[int, None] = {}  # in order
         for index in (i for i, p in enumerate(parts) if p == part):
             if any(parts[w] < part or w in waiting for w in reads.get(index, ())):
@@ -175,31 +169,32 @@ def _side_by_side(graph: NodeGraph, plan: list[tuple[int, int]]) -> list[tuple[i
         moved = dict(enumerate(parts))
         for index in reversed(waiting):
             node = graph.nodes[index]
-            moved[index] = min((moved[r] for r in readers.get(index, ())), default=0)
-            if node.constants or node.held or moved[index] <= part:
+            if node.constants or node.held or index not in readers:
                 break
+            moved[index] = min(moved[r] for r in readers[index])
         else:
             parts = list(moved.values())
     return [(part, at[part]) for part in parts]
 
 
-#: What parts of the largest memory runs of nodes are cut into, where one run a place does not do.
-FRACTIONS = (1, 2, 3, 4, 6, 8, 16)
+#: Runs of nodes are as large as the largest memory, its half and so on, where one run a place does not do.
+FRACTIONS = range(1, 17)
 
 
 def _packed(sequence: _Sequence, places: Sequence[Place]) -> list[tuple[int, int]] | None:
     """(part, place) of each block where places have several parts: the largest first, where they fit best."""
-    if any(p.memory is None for p in places):
+    rooms = [p.bound for p in places]
+    if np.inf in rooms:
         return None
     for fraction in FRACTIONS:
-        cap = max(p.memory or 0 for p in places) / fraction
+        cap = max(rooms) / fraction
         starts = [0]
         for block in range(1, sequence.count):
             if sequence.constants[starts[-1], block + 1] > cap:
                 starts.append(block)
         ends = [*starts[1:], sequence.count]
         sizes = [float(sequence.constants[s, e]) for s, e in zip(starts, ends, strict=True)]
-        free = [float(p.memory or 0) for p in places]
+        free = rooms.copy()
         chosen: dict[int, int] = {}
         for part in sorted(range(len(starts)), key=lambda p: -sizes[p]):
             fits = [i for i, room in enumerate(free) if room >= sizes[part]]
@@ -233,18 +228,17 @@ def _option(
     used = dict.fromkeys(order, 0.0)
     for start, end, place in zip(starts, [*starts[1:], sequence.count], order, strict=True):
         used[place] += float(sequence.constants[start, end])
-    room = all(places[i].memory is None or used[i] <= (places[i].memory or 0) for i in used)
-    return (seconds, starts, order) if room else None
+    return (seconds, starts, order) if all(used[i] <= places[i].bound for i in used) else None
 
 
 def _why_not(graph: NodeGraph, places: Sequence[Place], count: int) -> str:
     """Which node is too large for any place, or how many bytes are missing."""
-    most = max(p.memory or 0 for p in places)
+    most = max(p.bound for p in places)
     for node in graph.nodes:
         size = sum(graph.constant_bytes[n] for n in node.constants)
         if size > most:
             return f"node {node.label} has {size} bytes of constants, the largest device has {most}"
-    have = ", ".join(f"{p.name or 'a device'} {p.memory}" for p in places)
+    have = ", ".join(f"{p.name or 'a device'} {p.bound}" for p in places)
     total = sum(graph.constant_bytes.values())
     parts = f" in {count} partitions" if count else ""
     return f"{total} bytes of constants do not fit{parts}: the devices have {have}; add devices or memory"

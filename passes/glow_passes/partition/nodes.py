@@ -54,12 +54,11 @@ class NodeGraph:
 
     def edges(self) -> Iterable[tuple[int, int, SSAValue]]:
         """(writer, reader, value) of every value between two nodes."""
-        number = {node.op: i for i, node in enumerate(self.nodes)}
+        number: dict[object, int] = {node.op: i for i, node in enumerate(self.nodes)}
         for reader, node in enumerate(self.nodes):
             for value in read_values(node.op):
-                writer = value.owner
-                if isinstance(writer, Operation) and writer in number and number[writer] != reader:
-                    yield number[writer], reader, value
+                if value.owner in number:
+                    yield number[value.owner], reader, value
 
 
 def read_values(op: Operation) -> list[SSAValue]:

@@ -32,7 +32,7 @@ def partition(function: FuncOp, places: Sequence[Place], count: int = 0) -> list
     return _made(function, parts, {part: part % len(places) for part in parts}, places)
 
 
-def partition_all(functions: Sequence[FuncOp], places: Sequence[Place], count: int = 0) -> list[FuncOp]:
+def partition_all(functions: Sequence[FuncOp], places: Sequence[Place], count: int) -> list[FuncOp]:
     """Take functions that run one after another apart together, in `count` partitions: see `cut`."""
     graphs = [_scheduled(function) for function in functions]
     nodes = [node for graph in graphs for node in graph.nodes]
@@ -112,7 +112,7 @@ class PartitionPass(GraphPass):
             if memory is not None:
                 spread(function, memory)
             count = len(node_graph(function).nodes)
-            places = [Place(memory=memory)] * (self.devices or self.count or min(count, 64) or 1)
+            places = [Place(memory=memory)] * (self.devices or self.count or min(count, 64))
             if self.split:
                 partition(function, places, self.count)
                 continue

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation, SSAValue
 from xdsl.rewriter import Rewriter
 
 from glow_dialects.core.graph_op import GraphOp
-from glow_dialects.core.iteration import Axes
 from glow_dialects.core.types import element_of, shape_of, tensor
 from glow_dialects.ops.module import ConstantOp, FuncOp, GetOp, PlaceholderOp, SaveOp, functions, placeholders
 from glow_dialects.ops.reshape import ReshapeOp
@@ -20,38 +21,32 @@ _LEAST_WORK = 2_000_000
 
 def predicate_of(op: Operation) -> str | None:
     """The placeholder that a node's predicate is; None where it has none, or one that is computed."""
-    value = op.predicate if isinstance(op, GraphOp) else None
-    return _placeholder(value) if value is not None else None
-
-
-def _placeholder(value: SSAValue) -> str | None:
-    owner = value.owner
-    if isinstance(owner, GetOp) and isinstance(owner.target(), PlaceholderOp):
-        return owner.symbol.root_reference.data
+    value = _predicate(op)
+    read = value.owner if value is not None else None
+    if isinstance(read, GetOp) and isinstance(read.target(), PlaceholderOp):
+        return read.symbol.root_reference.data
     return None
+
+
+def _predicate(op: Operation) -> SSAValue | None:
+    return op.predicate if isinstance(op, GraphOp) else None
 
 
 def has_predicates(module: ModuleOp) -> bool:
     """Whether a node of a module has a predicate."""
-    return any(isinstance(op, GraphOp) and op.predicate is not None for op in module.walk())
+    return any(_predicate(op) is not None for op in module.walk())
 
 
 def by_predicate(graph: NodeGraph) -> list[int] | None:
     """A part for each node, so that those of a part have one predicate, or none; None: one part is enough."""
-    work: dict[SSAValue, int] = {}
+    work: Counter[SSAValue | None] = Counter()
     for node in graph.nodes:
-        if isinstance(node.op, GraphOp) and node.op.predicate is not None:
-            work[node.op.predicate] = work.get(node.op.predicate, 0) + node.work
-    worth = [value for value, total in work.items() if total >= _LEAST_WORK]
+        work[_predicate(node.op)] += node.work
+    worth = [value for value, total in work.items() if value is not None and total >= _LEAST_WORK]
     if not worth:
         return None
-
-    def chosen(op: Operation) -> SSAValue | None:
-        value = op.predicate if isinstance(op, GraphOp) else None
-        return value if value in worth else None
-
-    groups = [None, *worth]
-    return [part for part, _ in by_support(graph, [lambda op, g=g: chosen(op) is g for g in groups])]
+    devices = [lambda op, value=value: _predicate(op) is value for value in worth]
+    return [part for part, _ in by_support(graph, [lambda op: _predicate(op) not in worth, *devices])]
 
 
 def for_rows(module: ModuleOp, rows: int, fewer: int) -> bool:
@@ -63,7 +58,7 @@ def for_rows(module: ModuleOp, rows: int, fewer: int) -> bool:
     inputs = {n: p for n, p in placeholders(module).items() if p.kind.data == "input"}
     if any(p.kind.data not in ("input", "output") for p in placeholders(module).values()):
         return False
-    cut = {n for n, p in inputs.items() if (shape_of(p.type) or (0,))[0] == rows}
+    cut = {n for n, p in inputs.items() if shape_of(p.type)[:1] == (rows,)}
     for name in cut:
         inputs[name].properties["type"] = _fewer(inputs[name].type, fewer)
     return _Rows(rows, fewer, cut).run(function)
@@ -109,24 +104,18 @@ class _Rows:
 
     def apart(self, op: GraphOp) -> bool:
         """Whether row i of each result depends on no other rows of the operands that have rows."""
-        if any((shape_of(r) or (0,))[0] != self.rows for r in op.results):
+        if any(shape_of(r)[:1] != (self.rows,) for r in op.results):
             return False
         if isinstance(op, ReshapeOp):
             return True  # rows first, before and after
         iteration = op.iteration()
         if iteration is None:
             return False
-        loops = {axes[0].loop for axes in iteration.results if axes and axes[0] is not None}
-        if len(loops) != 1 or not loops <= set(iteration.parallel):
+        row, *others = {axes[0] for axes in iteration.results}
+        if others or row is None:
             return False
         operands = list(op.operands)[: len(iteration.operands)]
         return all(
-            self.follows(axes, *loops) if v in self.changed else not any(a and a.loop in loops for a in axes)
+            axes[:1] == (row,) if v in self.changed else all(a is None or a.loop != row.loop for a in axes)
             for v, axes in zip(operands, iteration.operands, strict=True)
         )
-
-    def follows(self, axes: Axes, loop: int) -> bool:
-        """Whether a tensor's first dimension, and none but that, follows a loop element by element."""
-        first = axes[0] if axes else None
-        plain = first is not None and first.loop == loop and (first.stride, first.window) == (1, 1)
-        return plain and not any(a is not None and a.loop == loop for a in axes[1:])

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 from xdsl.dialects.builtin import IntegerAttr, ModuleOp, StringAttr, TensorType, i64
 from xdsl.ir import Operation, SSAValue
+from xdsl.rewriter import Rewriter
 
 from glow_dialects.core.conditions import Symbol
 from glow_dialects.core.errors import PartitionError
 from glow_dialects.core.extent import Extent
-from glow_dialects.core.graph_op import Leaf
 from glow_dialects.core.types import shape_of, typed
 from glow_dialects.ops.control import CONTROL
 from glow_dialects.ops.module import (
@@ -24,6 +24,7 @@ from glow_dialects.ops.module import (
     module_of,
     placeholders,
 )
+from glow_passes.graph.symbols import Symbols
 from glow_passes.partition.nodes import NodeGraph, node_graph, read_values
 
 #: The attribute of a node or function that says which partition it is, and of a function on what device.
@@ -69,9 +70,9 @@ def order_of(graph: NodeGraph, parts: Sequence[int]) -> list[int]:
 def _circle(left: Sequence[int], links: Mapping[tuple[int, int], tuple[str, str]]) -> str:
     """Partitions that wait for each other, with the nodes that make them."""
     path = [left[0]]
-    while path[-1] not in path[:-1]:
-        path.append(next(w for w, r in links if r == path[-1] and w in left))
-    circle = path[path.index(path[-1]) :][::-1]
+    while (before := next(w for w, r in links if r == path[-1] and w in left)) not in path:
+        path.append(before)
+    circle = [*path[path.index(before) :], before][::-1]
     steps = [
         f"node {writer} of partition {a} feeds {reader} of {b}"
         for a, b in zip(circle, circle[1:], strict=False)
@@ -97,14 +98,13 @@ class _Split:
         self.values: dict[int, dict[SSAValue, SSAValue]] = {}
         self.made: dict[int, FuncOp] = {}
         self.transfers: dict[SSAValue, PlaceholderOp] = {}
-        symbols = (getattr(op, "sym_name", None) for op in module.body.block.ops)
-        self.names = {s.data for s in symbols if isinstance(s, StringAttr)}
+        self.symbols = Symbols(module)
 
     def run(self, order: Sequence[int]) -> list[FuncOp]:
         """The functions, in order, in place of the one."""
-        self.names.discard(self.name)
         for place, part in enumerate(order):
-            made = self.made[part] = FuncOp.of(self._unique(f"{self.name}_{place}"))
+            name = self.symbols.fresh(f"{self.name}_{place}")
+            made = self.made[part] = self.symbols.table[name] = FuncOp.of(name)
             made.attributes |= self.function.attributes | {PARTITION: IntegerAttr(part, i64)}
             self.values[part] = {}
         for part in order:
@@ -114,8 +114,7 @@ class _Split:
         block = self.module.body.block
         for part in order:
             block.insert_op_before(self.made[part], self.function)
-        self.function.detach()
-        self.function.erase(safe_erase=False)
+        Rewriter.erase_op(self.function)
         return [self.made[part] for part in order]
 
     def _node(self, op: Operation, part: int) -> None:
@@ -143,28 +142,21 @@ class _Split:
 
     def _read(self, value: SSAValue, part: int) -> Operation:
         """The operation that gives a partition a value from outside."""
-        owner = value.owner
-        if isinstance(owner, Operation) and owner.has_trait(Leaf):
-            made = owner.clone()
-        else:
+        if value in self.transfers:
             made = GetOp.of(self.transfers[value])
+        else:  # a node that each partition has for itself
+            assert isinstance(value.owner, Operation)
+            made = value.owner.clone()
         made.results[0].name_hint = value.name_hint
         self.values[part][value] = made.results[0]
         return made
 
     def _transfer(self, value: SSAValue) -> PlaceholderOp:
-        name = self._unique(f"{self.name}.{value.name_hint or 'value'}")
-        placeholder = self.transfers[value] = PlaceholderOp.of(name, typed(value), "transfer")
+        name = self.symbols.fresh(f"{self.name}.{value.name_hint or 'value'}")
+        placeholder = PlaceholderOp.of(name, typed(value), "transfer")
+        self.transfers[value] = self.symbols.table[name] = placeholder
         self.module.body.block.insert_op_before(placeholder, self.function)
         return placeholder
-
-    def _unique(self, name: str) -> str:
-        wanted, number = name, 0
-        while name in self.names:
-            number += 1
-            name = f"{wanted}_{number}"
-        self.names.add(name)
-        return name
 
 
 def split(function: FuncOp, parts: Sequence[int]) -> list[FuncOp]:
@@ -182,14 +174,13 @@ def segments(graph: NodeGraph) -> list[int]:
 
     These are the straight parts of `glow-outline-control`: a save ends one.
     """
-    number = {node.op: index for index, node in enumerate(graph.nodes)}
+    number: dict[object, int] = {node.op: index for index, node in enumerate(graph.nodes)}
     parts: list[int] = []
     part, ended = 0, False
     for node in graph.nodes:
         if isinstance(node.op, SaveOp):
             writer = node.op.input.owner
-            here = isinstance(writer, Operation) and writer in number
-            parts.append(parts[number[writer]] if here else part)  # pyright: ignore[reportArgumentType]
+            parts.append(parts[number[writer]] if writer in number else part)
             ended = True
             continue
         alone = isinstance(node.op, CONTROL)
@@ -231,7 +222,7 @@ def tell_sizes(piece: ModuleOp, whole: ModuleOp) -> None:
         return
     told = {s for port in _inputs(piece) for s in _told(port)}
     for port in _inputs(whole):
-        if not told.issuperset(conditions.symbols) and not told.issuperset(_told(port)):
+        if not told.issuperset(_told(port)):
             told |= _told(port)
             piece.body.block.insert_op_before(port.clone(), next(functions(piece)))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from xdsl.ir import SSAValue
+from xdsl.rewriter import Rewriter
 
 from glow_dialects.core.builder import Builder
 from glow_dialects.core.types import bytes_of, dtype_of, element_of, shape_of, tensor, typed
@@ -78,16 +79,14 @@ def _replace(lookup: GatherOp, pieces: list[ConstantOp], starts: list[int]) -> N
         local = _local(index, start, count, start + count == rows, bool(lookup.checked), b)
         get = b.insert(GetOp.of(piece))
         get.result.name_hint = piece.sym_name.data
-        text = (
-            lookup.checked
-            if not lookup.checked or lookup.checked.endswith(".")
-            else (f"{lookup.checked} (rows from {start} on)")
-        )
+        text = lookup.checked
+        if text and not text.endswith("."):
+            text = f"{text} (rows from {start} on)"
         found = b(GatherOp(get.result, local, axis=0, checked=text))
         if result is not None:
             here = b(CmpGeOp(index, b.scalar(0, index)))
-            if len(shape_of(found)) > len(shape_of(here)):
-                ones = (1,) * (len(shape_of(found)) - len(shape_of(here)))
+            ones = (1,) * (len(shape_of(found)) - len(shape_of(here)))
+            if ones:
                 here = b(ReshapeOp.to(here, (*shape_of(here), *ones)))
             found = b(SelectOp(here, found, result))
         result = found
@@ -95,11 +94,10 @@ def _replace(lookup: GatherOp, pieces: list[ConstantOp], starts: list[int]) -> N
     result.name_hint = lookup.result.name_hint
     lookup.result.replace_all_uses_with(result)
     read = lookup.data.owner
-    lookup.detach()
-    lookup.erase()
-    if isinstance(read, GetOp) and not read.result.uses:
-        read.detach()
-        read.erase()
+    assert isinstance(read, GetOp)
+    Rewriter.erase_op(lookup)
+    if not read.result.uses:
+        Rewriter.erase_op(read)
 
 
 def _from(indices: SSAValue, start: int, rows: int, b: Builder) -> SSAValue:

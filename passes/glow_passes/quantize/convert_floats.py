@@ -112,23 +112,21 @@ class Converter:
 Keep = Callable[[GraphOp, str], bool]
 
 
-def convert(module: ModuleOp, function: FuncOp, element: Attribute, keep: Keep) -> int:
-    """Convert every float32 node but casts and those that `keep` names; the number of nodes."""
+def convert(module: ModuleOp, function: FuncOp, element: Attribute, keep: Keep) -> None:
+    """Convert every float32 node but casts and those that `keep` names."""
     converter = Converter(module, function, element)
-    names, count = value_names(function), 0
+    names = value_names(function)
     for op in list(function.body.block.ops):
         if not isinstance(op, GraphOp) or isinstance(op, CastOp | SplatOp | LiteralOp):
             continue
         if not any(element_of(r) == f32 for r in op.results) or keep(op, names[op.results[0]]):
             continue
         converter.node(op)
-        count += 1
-    return count
 
 
-def store_narrow(module: ModuleOp, function: FuncOp, element: Attribute) -> int:
+def store_narrow(module: ModuleOp, function: FuncOp, element: Attribute) -> None:
     """Keep constants in the narrow type and cast them where they are read; half the memory."""
-    symbols, count = Symbols(module), 0
+    symbols = Symbols(module)
     for op in list(function.body.block.ops):
         if not isinstance(op, GetOp) or element_of(op.result) != f32:
             continue
@@ -143,8 +141,6 @@ def store_narrow(module: ModuleOp, function: FuncOp, element: Attribute) -> int:
         op.result.replace_all_uses_with(wide)
         op.detach()
         op.erase()
-        count += 1
-    return count
 
 
 @dataclass(frozen=True)

@@ -56,10 +56,9 @@ def evaluated(chain: Sequence[GraphOp], x: Array, array: Contents) -> Array:
     """The chain's last result for a vector `x` in place of its first operand, as float32."""
     value = x.astype(np.float32)
     for op in chain:
-        source = variable(op, array)
         arrays: list[Array] = []
         for operand in op.operands:
-            known = array(operand) if operand is not source else None
+            known = array(operand)
             arrays.append(value if known is None else np.asarray(known).reshape(()))
         value = applied(op, arrays)
     return np.asarray(value, np.float32)

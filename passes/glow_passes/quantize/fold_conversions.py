@@ -179,13 +179,13 @@ def _source(value: SSAValue) -> SSAValue:
 def rescale_into_lookup(op: RescaleOp, r: Rewriter) -> SSAValue | None:
     """rescale(lookup(q, table)) -> lookup(q, rescaled table)."""
     source = producer(op.input, LookupOp, single=True)
-    table = None if source is None else r.array(source.table)
-    if source is None or table is None or quantized_type(op.result).axis.data >= 0:
+    if source is None:
         return None
+    table = r.array(source.table)
     old, new = quantized_type(source.table), quantized_type(op.result)
-    array = quantize_array(dequantize_array(table, old), new).astype(np.int8)
-    if new.storage != old.storage:
+    if table is None or new.axis.data >= 0 or new.storage != old.storage:
         return None
+    array = quantize_array(dequantize_array(table, old), new).astype(np.int8)
     return r(LookupOp(source.input, r.weight(array, "table", tensor((256,), new))))
 
 

@@ -75,8 +75,10 @@ def _byte_source(value: SSAValue) -> SSAValue | None:
 def _weights(value: SSAValue, axis: int, r: Rewriter) -> SSAValue | None:
     """Constant bytes less their zero points: signed bytes where they fit, else in 16 bits."""
     inner = producer(value, DequantizeOp)
-    array = inner and r.array(inner.input)
-    if not inner or array is None:
+    if inner is None:
+        return None
+    array = r.array(inner.input)
+    if array is None:
         return None
     kind = quantized_type(inner.input)
     if kind.storage.width.data != 8 or kind.axis.data not in (-1, axis):
@@ -149,8 +151,10 @@ def _layer(
     op: Any, r: Rewriter, quantized: Any, axis: int, bias: SSAValue | None, **properties: Any
 ) -> SSAValue | None:
     x = _byte_source(op.operands[0])
-    w = None if x is None or op.predicate is not None else _weights(op.operands[1], axis, r)
-    if x is None or w is None or element_of(op.results[0]) != f32:
+    if x is None or op.predicate is not None or element_of(op.results[0]) != f32:
+        return None
+    w = _weights(op.operands[1], axis, r)
+    if w is None:
         return None
     parts = _with_bias(w, scale_of(quantized_type(x)), bias, r)
     return None if parts is None else r(quantized(x, *parts, results=op.results[0].type, **properties))
@@ -159,14 +163,13 @@ def _layer(
 def stack_by_matrix(op: BatchMatmulOp, r: Rewriter) -> SSAValue | None:
     """batch_matmul of dequantised bytes with one constant matrix -> quantized_fully_connected of all rows."""
     x = _byte_source(op.operands[0])
-    columns = shape_of(op.operands[1])[-1]
-    if x is None or len(shape_of(op.operands[1])) != 2:
+    matrix = shape_of(op.operands[1])
+    if x is None or len(matrix) != 2 or op.predicate is not None or element_of(op.result) != f32:
         return None
-    count = prod(shape_of(x)[:-1])
-    w = None if op.predicate is not None else _weights(op.operands[1], 1, r)
-    if w is None or element_of(op.results[0]) != f32:
+    w = _weights(op.operands[1], 1, r)
+    if w is None:
         return None
-    rows = x
+    rows, count, columns = x, prod(shape_of(x)[:-1]), matrix[-1]
     if len(shape_of(x)) > 2:
         rows = r(ReshapeOp(x, results=tensor((count, shape_of(x)[-1]), element_of(x))))
     total = r(QuantizedFullyConnectedOp(rows, w, None, results=tensor((count, columns), f32)))
@@ -213,7 +216,7 @@ def quantize_of_linear(op: QuantizeOp, r: Rewriter) -> SSAValue | None:
     shaped = producer(value, ReshapeOp, single=True)
     value = value if shaped is None else shaped.input
     inner = producer(value, RequantizingOp, single=True)
-    if inner is None or not inner.REAL_RESULT or limits[0] > limits[1]:
+    if inner is None or limits[0] > limits[1]:
         return None
     result = tensor(shape_of(inner.results[0]), kind)
     bounds = narrowed(kind, limits[0], limits[1], inner.limits())
@@ -231,7 +234,7 @@ def quantize_of_operator(op: QuantizeOp, r: Rewriter) -> SSAValue | None:
     if limiter is not None and limiter.predicate is None:
         value, limits = limiter.input, (0.0, np.inf)
     inner = producer(value, GraphOp, single=True)
-    if inner is None or inner.QUANTIZED is None or inner.LAYER or inner.predicate is not None:
+    if inner is None or inner.QUANTIZED is None or inner.LAYER:
         return None
     parts = [_byte_source(v) for v in inner.operands]
     if any(p is None for p in parts):

@@ -39,7 +39,6 @@ from glow_dialects.ops.quantize import (
 )
 from glow_dialects.ops.requantize import scale_of
 from glow_passes.contract import GraphPass
-from glow_passes.graph.driver import is_used_once
 from glow_passes.graph.linear import bias_of, plain_properties
 from glow_passes.graph.symbols import Symbols
 from glow_passes.quantize.apply_profile import ATTRIBUTE, CHANNELS, hand_on
@@ -102,9 +101,7 @@ class Quantizer:
                 self.float |= tiled_layers(self.function, self.options.gains)
             self.float |= costly_layers(self._sizes(operators))
         for op in operators:
-            if op.parent is None or op in self.float:
-                continue
-            if self.table(op):
+            if op.parent is None or op in self.float or self.table(op):
                 continue
             if len(op.operands) == 1 and (op.MOVES_ELEMENTS or op.clamp_limits() is not None):
                 if op.operands[0] in self.integer:
@@ -189,8 +186,9 @@ class Quantizer:
         real = b(DequantizeOp(stored, results=old.type))
         real.name_hint = old.name_hint
         hand_on(op, real)
-        for made in b.inserted:
-            if isinstance(made, GraphOp) and made.operands and op.predicate is not None:
+        if op.predicate is not None:
+            for made in b.inserted:
+                assert isinstance(made, GraphOp)
                 made.set_predicate(op.predicate)
         self.kinds[real] = quantized_type(stored)
         self.integer.add(real)
@@ -235,14 +233,12 @@ class Quantizer:
         differs = np.flatnonzero(np.abs(y - y[-1]) > half)
         if not changes.size:
             return low, high
-        return float(x[max(changes[0] - 1, 0)]), float(x[min(differs[-1] + 1, SAMPLES - 1)])
+        return float(x[changes[0] - 1]), float(x[differs[-1] + 1])
 
     def readers(self, value: SSAValue) -> list[GraphOp]:
         """The chain of functions that alone reads a value."""
-        use = value.first_use
-        if use is None or not is_used_once(value) or not isinstance(use.operation, GraphOp):
-            return []
-        return chain_from(use.operation, self.array)
+        reader = value.get_user_of_unique_use()
+        return chain_from(reader, self.array) if isinstance(reader, GraphOp) else []
 
     def result_kind(self, value: SSAValue) -> UniformQuantizedType | None:
         """The type to compute `value` in: that of the relu or clip which alone reads it, if any."""
@@ -356,8 +352,7 @@ class Quantizer:
 
 def _limiter(value: SSAValue) -> Operation | None:
     """The relu or clip that alone reads a value: both become one quantised operator."""
-    use = value.first_use
-    reader = use.operation if use is not None and is_used_once(value) else None
+    reader = value.get_user_of_unique_use()
     return reader if isinstance(reader, GraphOp) and reader.clamp_limits() is not None else None
 
 
