@@ -156,7 +156,6 @@ class Program(ABC):
 _RUNNING_WITH = ForkLock()
 """Programs of backends that know one set of states at a time run on those of callers one after another."""
 
-
 #: No machine that this is for has more cores.
 MOST_THREADS = 256
 
