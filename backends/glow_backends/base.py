@@ -446,8 +446,7 @@ def backend_dialects() -> dict[str, Callable[[], Dialect]]:
 
 
 def _ours_last() -> list[tuple[str, type[Backend]]]:
-    known = registry()
-    return sorted(known.items(), key=lambda pair: pair[0] in _OWN)
+    return sorted(registry().items(), key=lambda pair: pair[0] in _OWN)
 
 
 def get_backend(name: str, **options: Any) -> Backend:
