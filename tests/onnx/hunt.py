@@ -2,11 +2,11 @@
 
     python tests/onnx/hunt.py --seconds 600 [--open] [--seed 0] [--keep DIR]        (make hunt)
 
-Each graph runs in a process of its own. Inputs, outputs and the arena end where a page that nobody may
-touch begins; the arena is poisoned before each of two runs, which must agree bit by bit. A process that
-dies, an exception, and an output that differs from both the interpreter and onnxruntime end the hunt
-with 1; the graph is then reduced to few operators and written to `--keep`. `--open`: graphs whose sizes
-change from call to call (`open_graphs.py`).
+Graphs run by the dozen in a process of their own; where one fails, each of them in one for itself. Inputs,
+outputs and the arena end where a page that nobody may touch begins; the arena is poisoned before each of two
+runs, which must agree bit by bit. A process that dies, an exception, and an output that differs from both the
+interpreter and onnxruntime end the hunt with 1; the graph is then reduced to few operators and written to
+`--keep`. `--open`: graphs whose sizes change from call to call (`open_graphs.py`).
 """
 
 from __future__ import annotations
@@ -40,6 +40,8 @@ POISON = 0xFF
 """A byte of which all floats are NaN."""
 PATIENCE = 120
 """Seconds after which a graph hangs."""
+TOGETHER = 48
+"""Graphs in one process: to begin one, and a second one that compiles for it, takes as long as a graph."""
 _guarded: list[tuple[mmap.mmap, np.ndarray]] = []
 
 
@@ -107,6 +109,21 @@ def apart(case: Case, open_sizes: bool = False) -> str | None:
     return text or None if status == 0 else f"the process ended with {status}"
 
 
+def together(cases: Sequence[Case], open_sizes: bool) -> str | None:
+    """The first fault of cases that run in one process, one after another, which starts a compiler once."""
+
+    def work() -> str | None:
+        for case in cases:
+            signal.alarm(PATIENCE)
+            found = open_graphs.fault(case) if open_sizes else fault(case)
+            if found is not None:
+                return found
+        return None
+
+    text, status = _in_process(work)
+    return text or None if status == 0 else f"the process ended with {status}"
+
+
 def _in_process(work: Callable[[], str | None]) -> tuple[str, int]:
     """What work tells in a process of its own, and how that ended."""
     reader, writer = os.pipe()
@@ -131,6 +148,21 @@ def kind(message: str | None) -> str:
     return ((message or "").strip().splitlines() or [""])[-1].partition(":")[0]
 
 
+def _hunted(number: int, case: Case, a: argparse.Namespace) -> bool:
+    """Whether a case is wrong by itself; it is reduced, written and told then."""
+    message = apart(case, a.open)
+    if message is None:
+        return False
+    small = reduced(case, lambda part, sort=kind(message): kind(apart(part, a.open)) == sort)
+    a.keep.mkdir(parents=True, exist_ok=True)
+    onnx.save(small.model, a.keep / f"{number}.onnx")
+    np.savez(a.keep / f"{number}.npz", **small.feed)
+    names = ", ".join(n.op_type for n in small.model.graph.node)
+    told, file = apart(small, a.open) or message, a.keep / f"{number}.onnx"
+    print(f"seed {number}: {told}\n  reduced to {names}: {file}", flush=True)
+    return True
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Hunt; 1 where something is wrong."""
     plain = argparse.RawDescriptionHelpFormatter
@@ -141,24 +173,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=number, help="of the first graph (default: by the clock)")
     parser.add_argument("--keep", type=Path, default=Path("build/hunt"), help="where faults are written")
     a = parser.parse_args(arguments)
-    end, seed, operators, wrong = time.monotonic() + a.seconds, a.seed, 0, 0
     for backend in ("cpu", "interpreter"):  # what every process would load anew
-        glow.compile(graph(seed).model(), backend=backend)
+        glow.compile(graph(a.seed).model(), backend=backend)
+    end, seed, operators, wrong = time.monotonic() + a.seconds, a.seed, 0, 0
     while time.monotonic() < end:
-        made = graph(seed)
-        case = Case(made.model(), made.feed)
-        operators += len(made.nodes)
-        message = apart(case, a.open)
-        if message is not None:
+        graphs = {seed + i: graph(seed + i) for i in range(TOGETHER)}
+        cases = {number: Case(made.model(), made.feed) for number, made in graphs.items()}
+        operators += sum(len(made.nodes) for made in graphs.values())
+        seed += TOGETHER
+        message = together(list(cases.values()), a.open)
+        if message is None:
+            continue
+        alone = sum(_hunted(number, case, a) for number, case in cases.items())
+        wrong += alone
+        # What onnxruntime itself dies of is no fault, nor is it one of the others.
+        if not alone and not a.open:
             wrong += 1
-            small = reduced(case, lambda part, sort=kind(message): kind(apart(part, a.open)) == sort)
-            a.keep.mkdir(parents=True, exist_ok=True)
-            onnx.save(small.model, a.keep / f"{seed}.onnx")
-            np.savez(a.keep / f"{seed}.npz", **small.feed)
-            names = ", ".join(n.op_type for n in small.model.graph.node)
-            told, file = apart(small, a.open) or message, a.keep / f"{seed}.onnx"
-            print(f"seed {seed}: {told}\n  reduced to {names}: {file}")
-        seed += 1
+            print(f"seeds {seed - TOGETHER} to {seed - 1}, only one after another: {message}")
     print(f"{seed - a.seed} graphs of {operators} operators from seed {a.seed} on: {wrong} wrong")
     return int(wrong > 0)
 

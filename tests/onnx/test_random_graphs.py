@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ctypes
+import os
+from pathlib import Path
 
 import hunt
 import numpy as np
@@ -72,6 +74,44 @@ def test_the_hunt_finds_and_reduces(monkeypatch: pytest.MonkeyPatch) -> None:
     made = graph(seed)
     small = hunt.reduced(hunt.Case(made.model(), made.feed), wrong)
     assert [n.op_type for n in small.model.graph.node] == ["Softmax"]
+
+
+@pytest.mark.parametrize("deadly", [False, True])
+def test_one_wrong_graph_of_several_in_a_process(
+    deadly: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It is found and reduced by itself, the others are not blamed, and those of the next process run."""
+    bad = next(s for s in range(100, 200) if any(n.op_type == "Softmax" for n in graph(s).nodes))
+
+    def fault(case: hunt.Case) -> str | None:
+        wrong = any(n.op_type == "Softmax" for n in case.model.graph.node)
+        if wrong and deadly:
+            os._exit(3)
+        return "differs: everything" if wrong else None
+
+    monkeypatch.setattr(hunt, "fault", fault)
+    monkeypatch.setattr(hunt, "TOGETHER", 2)
+    given = ["--seconds", "0.01", "--seed", str(bad), "--keep", str(tmp_path)]
+    assert hunt.main(given) == 1
+    told = capsys.readouterr().out
+    assert f"seed {bad}: {'the process ended with 3' if deadly else 'differs'}" in told
+    assert "reduced to Softmax" in told and (tmp_path / f"{bad}.onnx").exists()
+
+
+def test_what_only_several_graphs_show(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A fault of what one graph leaves for the next is wrong, too."""
+    seen: list[int] = []
+
+    def fault(case: hunt.Case) -> str | None:
+        seen.append(0)
+        return "differs: the second" if len(seen) > 1 else None
+
+    monkeypatch.setattr(hunt, "fault", fault)
+    monkeypatch.setattr(hunt, "TOGETHER", 2)
+    assert hunt.main(["--seconds", "0.01", "--seed", "5"]) == 1
+    assert "seeds 5 to 6, only one after another: differs: the second" in capsys.readouterr().out
 
 
 def test_a_process_that_dies_is_a_fault(monkeypatch: pytest.MonkeyPatch) -> None:
