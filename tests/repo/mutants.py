@@ -98,8 +98,8 @@ TESTS: dict[Path, tuple[str, ...]] = {
         *numeric("cut spread split partition"),
     ),
     PASSES / "autodiff": numeric(
-        "gradients_special recurrent_train training training_models training_networks training_output "
-        "trainer_errors checkpoints"
+        "gradients_special optimize recurrent_train training training_models training_networks "
+        "training_output trainer_errors checkpoints"
     ),
     CPU: (
         *(f"numeric/{f.name}" for f in sorted((ROOT / "tests/numeric").glob("test_cpu_*.py"))),
