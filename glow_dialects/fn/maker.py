@@ -90,6 +90,10 @@ class Maker:
         )
         return self.add(get)
 
+    def pair(self, value: SSAValue) -> tuple[SSAValue, SSAValue]:
+        """Both items of a tuple of two."""
+        return self.get(value, 0, 2), self.get(value, 1, 2)
+
     def switch(self, condition: SSAValue, yes: SSAValue, no: SSAValue) -> SSAValue:
         """A selection."""
         return self.add(SwitchOp.create(operands=[condition, yes, no], result_types=[any_type]))

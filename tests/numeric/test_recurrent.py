@@ -12,9 +12,11 @@ from glow_dialects.core.builder import Builder
 from glow_dialects.core.sample import random
 from glow_dialects.ops.gru import GruOp
 from glow_dialects.ops.lstm import LstmOp
-from glow_dialects.ops.module import functions
+from glow_dialects.ops.module import FuncOp, functions
 from glow_dialects.ops.recurrent import RecurrentOp
+from glow_dialects.ops.recurrent_train import RecurrentTrainOp
 from glow_dialects.ops.rnn import RnnOp
+from glow_passes.autodiff.differentiate import differentiate
 from glow_passes.autodiff.recurrent import has_training_form, training_form
 
 CARDS: dict[str, Any] = {"lstm": (LstmOp, 4), "gru": (GruOp, 3), "rnn": (RnnOp, 1)}
@@ -65,3 +67,46 @@ def test_results(kind: str, linear: bool | None, lengths: bool, layout: int, dir
     got = glow.compile(module, backend="interpreter").run({})
     for name, array in want.items():
         np.testing.assert_allclose(got[name], array, rtol=1e-4, atol=1e-5, err_msg=name)
+
+
+def network(dtype: str = "float32", samples: int = N, ends: str = "", **properties: Any) -> glow.GraphBuilder:
+    """An RNN without bias and first state, whose last state is saved."""
+    g = glow.GraphBuilder()
+    shapes = ((T, samples, I), (1, H, I), (1, H, H))
+    x, w, r = (g.trainable(random(*shape, dtype=dtype, seed=i), f"v{i}") for i, shape in enumerate(shapes))
+    lengths = g.constant(np.array([T, 1, 2], ends)) if ends else None
+    g.save(g.insert(RnnOp, x, w, r, None, lengths, None, **properties)[1], "y")
+    return g
+
+
+def op_of(g: glow.GraphBuilder) -> RecurrentOp:
+    (op,) = (op for op in next(iter(functions(g.module))).walk() if isinstance(op, RecurrentOp))
+    return op
+
+
+def test_what_has_no_training_form() -> None:
+    """Halves, no element, lengths of another type, other activations; these are differentiated unrolled."""
+    assert has_training_form(op_of(network()))
+    assert has_training_form(op_of(network(ends="int32")))
+    for g in (network("float16"), network(samples=0), network(ends="int64"), network(activations="Elu")):
+        assert not has_training_form(op_of(g))
+    g = network(activations="Elu")
+    function = next(iter(functions(g.module)))
+    assert isinstance(function, FuncOp)
+    training = differentiate(g.module, function)
+    assert training.gradients.keys() == {"v0", "v1", "v2"}
+    assert not any(isinstance(op, RecurrentTrainOp) for op in g.module.walk())
+
+
+def test_without_bias_and_first_state() -> None:
+    """Both are zeros."""
+    g = network()
+    want = glow.compile(g.module.clone(), backend="interpreter").run({})["y"]
+    op = op_of(g)
+    for old, new in zip(op.results, training_form(op, Builder.before(op)), strict=True):
+        old.replace_all_uses_with(new)
+    op.detach()
+    op.erase()
+    np.testing.assert_allclose(
+        glow.compile(g, backend="interpreter").run({})["y"], want, rtol=1e-5, atol=1e-6
+    )

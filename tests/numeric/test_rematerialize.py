@@ -8,13 +8,15 @@ import numpy as np
 import pytest
 from xdsl.dialects.builtin import IntegerAttr, ModuleOp, i64
 from xdsl.ir import Operation, SSAValue
+from xdsl.irdl import traits_def
 
 import glow_compiler as glow
 from glow_dialects.core.types import Array, bytes_of
 from glow_dialects.dialects import context
 from glow_dialects.ops.module import FuncOp, GetOp, functions
+from glow_dialects.ops.unary_math import NegOp
 from glow_dialects.parse import parse_module
-from glow_passes.autodiff.rematerialize import BUDGET, RematerializePass, rematerialize
+from glow_passes.autodiff.rematerialize import BUDGET, RematerializePass, cheap, rematerialize
 
 FORMULAS = {
     "neg": np.negative,
@@ -140,8 +142,35 @@ def test_costly_values_wait() -> None:
     assert check(lines, 1)[2].count("neg") == 2
 
 
+def test_what_is_there_is_not_repeated() -> None:
+    """What the peak reads itself, and what the later reader has anyway; one read before the peak may wait."""
+    lines = ("a = neg x", "b = neg a", "c = add a x", "d = matmul c a", "y = matmul b a")
+    assert check(lines, 1) == (4 * LINE, 3 * LINE, ["neg", "neg", "add", "matmul", "neg", "matmul"])
+    lines = ("a = neg x", "b = matmul a a", "c = matmul x b", "y = abs a")
+    assert check(lines, 1) == (3 * LINE, 2 * LINE, ["neg", "matmul", "matmul", "neg", "abs"])
+
+
+def test_what_a_reader_has_is_taken_from_there() -> None:
+    """A product that the same operator reads need not be cheap."""
+    lines = ("m = matmul x x", "s = neg m", "b = matmul x x", "c = matmul b b", "d = sub b c")
+    before, after, names = check((*lines, "t = mul s m", "y = add t d"), 1)
+    assert (before, after) == (5 * LINE, 4 * LINE) and names.count("neg") == 2
+
+
+def test_what_does_more_than_compute_is_not_repeated() -> None:
+    """A user's operator without the trait of those that only compute."""
+
+    class Told(NegOp):
+        traits = traits_def()
+
+    _, function = program("y = neg x")
+    (neg,) = (op for op in function.body.block.ops if isinstance(op, NegOp))
+    assert cheap(neg) and not cheap(Told(neg.operands[0]))
+
+
 def test_views_are_taken_again() -> None:
-    """Those of before the peak behind it; a view that waits holds what it is of."""
+    """Those of before the peak behind it; a view that waits holds what it is of, and nothing of its own."""
+    assert check(("a = neg x", "y = view a"), 1) == (LINE, LINE, ["neg", "reshape", "reshape"])
     lines = ("a = neg x", "v = view a", "b = matmul x x", "c = matmul b b", "d = sub b c", "y = mul v d")
     before, after, names = check(lines, 1)
     assert (before, after) == (4 * LINE, 3 * LINE)

@@ -7,7 +7,7 @@ from xdsl.parser import Parser
 
 from glow_dialects.dialects import context
 from glow_dialects.fn.dialect import FuncOp
-from glow_passes.fn.optimize import optimize_functions
+from glow_passes.fn.optimize import optimize_functions, pipeline
 
 
 def left(operations: int, calls: int, loop: bool = False) -> set[str]:
@@ -20,7 +20,7 @@ def left(operations: int, calls: int, loop: bool = False) -> set[str]:
     main = "\n  ".join([*uses, f"glow_fn.return %x{calls}"])
     text = f"glow_fn.func @part(%v0) {{\n  {part}\n}}\nglow_fn.func @main(%x0) {{\n  {main}\n}}"
     module = Parser(context(), text).parse_module()
-    optimize_functions(module, "main")
+    optimize_functions(module, "main", 0)
     return {op.sym_name.data for op in module.body.block.ops if isinstance(op, FuncOp)}
 
 
@@ -37,3 +37,10 @@ def left(operations: int, calls: int, loop: bool = False) -> set[str]:
 def test_what_is_put_in_place(operations: int, calls: int, loop: bool, kept: bool) -> None:
     """Small functions everywhere, large ones where there is one call, loops nowhere."""
     assert left(operations, calls, loop) == ({"main", "part"} if kept else {"main"})
+
+
+def test_loops_are_written_out_where_that_is_asked_for() -> None:
+    """Before the rest, which simplifies what was written out."""
+    without, first = ([name for name, _ in pipeline("main", turns)] for turns in (0, 1))
+    assert "unroll-functions" not in without
+    assert first.index("unroll-functions") < first.index("simplify-functions")

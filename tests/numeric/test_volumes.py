@@ -92,6 +92,7 @@ TRANSPOSED: tuple[dict[str, Any], ...] = (
     {"dilations": (2, 1, 2), "pads": (0, 1, 0, 1, 0, 0)},
     {"group": 2, "strides": (1, 2, 1), "pads": (3, 0, 0, 2, 0, 0)},
     {"strides": (4, 1, 1), "output_pads": (3, 0, 0)},
+    {"dilations": (4, 1, 1), "pads": (0, 0, 0, 6, 0, 0)},
 )
 
 

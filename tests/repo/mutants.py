@@ -86,7 +86,8 @@ TESTS: dict[Path, tuple[str, ...]] = {
     ),
     PASSES / "fn": (
         *("numeric/test_functions.py::test_gradient", "numeric/test_functions_errors.py::test_message"),
-        *numeric("functions_declared specialize unrolling outline_control inference straight"),
+        *numeric("derived_functions functions_declared specialize unrolling outline_control"),
+        *numeric("inference straight"),
         *("numeric/test_functions_turns.py::test_gradient_inside_another", "numeric/test_grouped_turns.py"),
     ),
     PASSES / "partition": (
@@ -98,8 +99,8 @@ TESTS: dict[Path, tuple[str, ...]] = {
         *numeric("cut spread split partition"),
     ),
     PASSES / "autodiff": numeric(
-        "gradients_special recurrent_train training training_models training_networks training_output "
-        "trainer_errors checkpoints"
+        "differentiate gradients_special optimize recurrent_train training training_models training_networks "
+        "training_output trainer_errors checkpoints"
     ),
     CPU: (
         *(f"numeric/{f.name}" for f in sorted((ROOT / "tests/numeric").glob("test_cpu_*.py"))),

@@ -35,7 +35,7 @@ from glow_passes.autodiff.volumes import planes_form
 from glow_passes.contract import GraphPass
 
 
-def use_training_forms(module: ModuleOp, function: FuncOp, momentum: float | None, seed: int = 0) -> None:
+def use_training_forms(module: ModuleOp, function: FuncOp, momentum: float | None, seed: int) -> None:
     """Batch statistics for batch_norm (running ones are saved where they are state), random dropout.
 
     `seed` shifts those of the dropouts; two of one seed would drop the same places, so that the

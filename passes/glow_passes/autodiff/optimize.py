@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import Block, Operation, SSAValue
 
 from glow_dialects.core.builder import Builder
 from glow_dialects.core.errors import GlowError
@@ -101,10 +101,6 @@ def learning_rate(module: ModuleOp, b: Builder, chosen: Optimizer, like: SSAValu
     return read(add_placeholder(module, LEARNING_RATE, kind, "input"), b)
 
 
-def _operation(value: SSAValue) -> Operation | None:
-    return value.owner if isinstance(value.owner, Operation) else None
-
-
 def apply_optimizer(
     module: ModuleOp, training: Training, chosen: Optimizer, names: Mapping[str, str] | None = None
 ) -> None:
@@ -124,8 +120,8 @@ def apply_optimizer(
     step = step_value(module, b) if chosen.counts() else None
     # The last layer's gradient is known first: using it at once frees what it was computed from.
     block = training.function.body.block
-    order: dict[Operation | None, int] = {op: place for place, op in enumerate(block.ops)}
-    for name in sorted(grads, key=lambda n: order.get(_operation(grads[n]), -1)):
+    order: dict[Operation | Block, int] = {op: place for place, op in enumerate(block.ops)}
+    for name in sorted(grads, key=lambda n: order[grads[n].owner]):
         grad, weight = grads[name], training.parameters[name]
         element = element_of(weight)
         if element not in rates:

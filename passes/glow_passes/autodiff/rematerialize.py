@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -12,7 +13,7 @@ from xdsl.traits import Pure
 
 from glow_dialects.core.graph_op import GraphOp
 from glow_dialects.core.types import bytes_of
-from glow_dialects.ops.module import FuncOp, GetOp, SaveOp, functions
+from glow_dialects.ops.module import FuncOp, GetOp, SaveOp, bodies
 from glow_passes.contract import GraphPass
 
 #: Attribute of a function: bytes of activations that it should not exceed.
@@ -56,7 +57,7 @@ class _Lives:
 
     def peak(self) -> tuple[int, int]:
         """(most bytes alive at once, the operation where)."""
-        change = [0] * (len(self.ops) + 1)
+        change = Counter[int]()
         for value, place in self.first.items():
             size = bytes_of(value.type)
             change[place] += size
@@ -87,7 +88,7 @@ class _Rebuild:
             # A weight's value before its update cannot be computed again.
             old = self.lives.saved.get(root.owner.symbol.root_reference.data, self.at) >= self.at
             return wanted if old else None
-        if root is not self.target and self.lives.last.get(root, -1) >= self.at:
+        if root is not self.target and self.lives.last[root] >= self.at:
             return wanted
         owner = wanted.owner
         if not isinstance(owner, Operation) or not cheap(owner) or self.left == 0:
@@ -154,19 +155,16 @@ class _Change:
 
 def _relieve(ops: list[Operation], lives: _Lives, where: int, tried: set[SSAValue]) -> _Change | None:
     """Shorten the life of one large value that only waits at operation `where`; None where none can."""
-    needed = {base(v) for v in ops[where].operands} | set(ops[where].results)
-    waiting = [
-        v
-        for v, place in lives.first.items()
-        if place < where < lives.last[v] and v not in needed and v not in tried and cheap(_owner(v))
-    ]
+    needed = {base(v) for v in ops[where].operands}
+    alive = [v for v, place in lives.first.items() if place < where < lives.last[v]]
+    waiting = [v for v in alive if v not in needed and v not in tried]
     for value in sorted(waiting, key=lambda v: bytes_of(v.type), reverse=True):
         tried.add(value)
         late = [p for p in range(where + 1, len(ops)) if any(base(o) is value for o in ops[p].operands)]
         rebuild = _Rebuild(lives, value, late[0])
         users = [(ops[p], i, o) for p in late for i, o in enumerate(ops[p].operands) if base(o) is value]
         # Views that were taken before the peak are taken again behind it, later ones move over.
-        early = [o for _, _, o in users if o is value or ops.index(_owner(o)) <= where]
+        early = [o for _, _, o in users if o.owner in ops[:where]]
         if any(rebuild.value(o) is None for o in early):
             rebuild.drop()
             continue
@@ -182,12 +180,6 @@ def _relieve(ops: list[Operation], lives: _Lives, where: int, tried: set[SSAValu
     return None
 
 
-def _owner(value: SSAValue) -> Operation:
-    owner = value.owner
-    assert isinstance(owner, Operation)
-    return owner
-
-
 @dataclass(frozen=True)
 class RematerializePass(GraphPass):
     """Keep functions within `budget` bytes, or within their own `memory_budget` where that is 0."""
@@ -196,7 +188,7 @@ class RematerializePass(GraphPass):
     budget: int = 0
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
-        for function in functions(op):
+        for function in bodies(op):
             own = function.attributes.get(BUDGET)
             budget = self.budget or (own.value.data if isinstance(own, IntegerAttr) else 0)
             if budget:

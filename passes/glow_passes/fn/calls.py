@@ -65,8 +65,9 @@ def known_callee(op: Operation) -> tuple[RefOp, list[SSAValue]] | None:
 
 def inline(op: CallOp, source: FuncOp, values: Sequence[SSAValue]) -> SSAValue | None:
     """The body of `source` for `values` in front of a call; its value, None where the numbers differ."""
-    if len(values) != len(source.block.args) or op.parent is None:
+    if len(values) != len(source.block.args):
         return None
+    assert op.parent is not None
     mapping: dict[SSAValue, SSAValue] = dict(zip(source.block.args, values, strict=True))
     for inner in list(source.block.ops):
         if isinstance(inner, ReturnOp):

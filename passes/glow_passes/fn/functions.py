@@ -310,7 +310,7 @@ Gradients = tuple[SSAValue, list[SSAValue]]
 def _gradient_back(m: Maker, forward: SSAValue, values: Sequence[SSAValue], at: Sequence[int]) -> Gradients:
     """The value and the gradients in reverse mode: f.fwd, then its backpropagator."""
     pair = m.call(forward, *values, m.ref(IDENTITY))
-    value, back = m.get(pair, 0, 2), m.get(pair, 1, 2)
+    value, back = m.pair(pair)
     whole = m.call(back, m.prim(OnesLike, value))
     return value, [m.prim(EnvItem, whole, n=integer(len(values)), i=integer(p)) for p in at]
 
@@ -324,8 +324,8 @@ def _gradient_ahead(m: Maker, tangents: SSAValue, values: Sequence[SSAValue], at
         for index, x in enumerate(values):
             pairs += [x, m.prim(OnesLike, x) if index == position else m.zero()]
         pair = m.call(tangents, *pairs)
-        value = m.get(pair, 0, 2)
-        derivatives.append(m.prim(Mul, m.prim(OnesLike, value), m.get(pair, 1, 2)))
+        value, tangent = m.pair(pair)
+        derivatives.append(m.prim(Mul, m.prim(OnesLike, value), tangent))
     assert value is not None
     return value, derivatives
 

@@ -20,7 +20,7 @@ SMALL = 16
 LARGEST = 1000
 
 
-def pipeline(root: str, unroll: int = 0) -> Iterator[tuple[str, Callable[[ModuleOp], None]]]:
+def pipeline(root: str, unroll: int) -> Iterator[tuple[str, Callable[[ModuleOp], None]]]:
     """The passes in their order, by name; loops of at most `unroll` turns are written out."""
     yield "lift-closures", lift_closures
     if unroll:
@@ -32,7 +32,7 @@ def pipeline(root: str, unroll: int = 0) -> Iterator[tuple[str, Callable[[Module
     yield "remove-unreached", lambda m: remove_unreached(m, [root])
 
 
-def optimize_functions(module: ModuleOp, root: str, unroll: int = 0) -> None:
+def optimize_functions(module: ModuleOp, root: str, unroll: int) -> None:
     """Run the passes on a module of which one function is called from outside."""
     for _, run in pipeline(root, unroll):
         run(module)

@@ -84,8 +84,7 @@ class Reverse:
         operands = [self.values[v] for v in op.operands]
         if isinstance(op, CallOp):
             pair = m.call(*operands, m.ref(IDENTITY))
-            self.values[op.result] = m.get(pair, 0, 2)
-            self.backs[op] = m.get(pair, 1, 2)
+            self.values[op.result], self.backs[op] = m.pair(pair)
             return
         twin = op.clone(self.values)
         if isinstance(op, GradOp | ValueAndGradOp | OverOp):

@@ -48,8 +48,9 @@ def make_second(add: AddFunction, gradient: Gradient) -> None:
     m = Maker(Block(arg_types=[any_type] * (count + 2)))
     forward, scale, *values = m.block.args
     pair = m.call(forward, *values, m.ref(IDENTITY))
-    seed = m.prim(OnesLike, m.get(pair, 0, 2))
-    tangent = m.call(m.get(pair, 1, 2), m.prim(Mul, seed, scale) if gradient.with_value else seed)
+    value, back = m.pair(pair)
+    seed = m.prim(OnesLike, value)
+    tangent = m.call(back, m.prim(Mul, seed, scale) if gradient.with_value else seed)
     m.block.add_op(ReturnOp.create(operands=[tangent]))
     add(whole, m.block)
     _backward(add, gradient, f"{whole}.jvp")

@@ -74,8 +74,8 @@ class Instance:
     function: FuncOp
     parameters: list[Type]
     parent: Instance | None
+    number: int
     result: Type = BOTTOM
-    number: int = 0
     #: The instances that call it, to which its result matters.
     callers: set[Instance] = field(default_factory=set["Instance"])
     #: Whether recursive sets of closures are among its values.

@@ -14,7 +14,6 @@ from glow_passes.fn.calls import (
     inline,
     known_callee,
     reached,
-    recursive,
     remove_dead,
     remove_unreached,
     replace,
@@ -46,8 +45,8 @@ def join_tail_calls(module: ModuleOp, small: int = 40) -> None:
     table = table_of(module)
     roots = roots_of(table)
     for name in list(table):
-        if name in recursive(table) and _joins(table[name], table, small):
-            for caller in _cycle(name, table):
+        if _joins(table[name], table, small):
+            for caller in reached([name], table):
                 call = _tail(table[caller], name)
                 if call is not None:
                     callee = known_callee(call)
@@ -61,17 +60,12 @@ def join_tail_calls(module: ModuleOp, small: int = 40) -> None:
     remove_unreached(module, roots)
 
 
-def _cycle(name: str, table: Table) -> list[str]:
-    ahead = reached([name], table)
-    return [n for n in ahead if n != name and name in reached([n], table)]
-
-
 def _joins(function: FuncOp, table: Table, small: int) -> bool:
     """Whether a function may join its callers: small, no loop itself, called last by some of its cycle."""
     name = function.sym_name.data
     if name in targets(function) or len(function.block.ops) > small or "gradient" in function.attributes:
         return False
-    return any(_tail(table[n], name) is not None for n in _cycle(name, table))
+    return any(_tail(table[n], name) is not None for n in reached([name], table))
 
 
 def _tail(function: FuncOp, name: str) -> CallOp | None:

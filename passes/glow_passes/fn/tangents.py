@@ -95,7 +95,7 @@ class Tangents:
         if isinstance(op, CallOp):
             pair = m.call(self.values[op.callee], *self._interleaved(op.arguments))
             self.pairs[op] = pair
-            self.values[result], self.tangents[result] = m.get(pair, 0, 2), m.get(pair, 1, 2)
+            self.values[result], self.tangents[result] = m.pair(pair)
             return
         if isinstance(op, PartialOp):
             self.values[result] = m.partial(self.values[op.callee], *self._interleaved(op.arguments))

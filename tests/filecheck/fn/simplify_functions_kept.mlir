@@ -62,12 +62,14 @@ glow_fn.func @choices(%c, %x, %y) {
   glow_fn.return %r
 }
 
-// Ints that 64 bits do not hold are no constants; the largest and the smallest that they hold are.
+// Ints that 64 bits do not hold are no constants; the largest and the smallest that they hold are, and floats of any size.
 // CHECK-LABEL: glow_fn.func @wide() {
 // CHECK:         %[[P:.*]] = glow_fn.prim mul(
 // CHECK-DAG:     %m = glow_fn.constant 9223372036854775807 : i64
 // CHECK-DAG:     %[[L:.*]] = glow_fn.constant -9223372036854775808 : i64
-// CHECK:         %r = glow_fn.tuple %[[P]], %m, %[[L]]
+// CHECK-DAG:     %[[B:.*]] = glow_fn.prim sub(
+// CHECK-DAG:     %[[F:.*]] = glow_fn.constant 1.000000e+40 : f64
+// CHECK:         %r = glow_fn.tuple %[[P]], %m, %[[L]], %[[B]], %[[F]]
 glow_fn.func @wide() {
   %two = glow_fn.constant 2 : i64
   %half = glow_fn.constant 4611686018427387904 : i64
@@ -77,11 +79,14 @@ glow_fn.func @wide() {
   %p = glow_fn.prim mul(%half, %two)
   %m = glow_fn.prim add(%below, %one)
   %l = glow_fn.prim sub(%above, %one)
-  %r = glow_fn.tuple %p, %m, %l
+  %b = glow_fn.prim sub(%above, %two)
+  %float = glow_fn.constant 1.0e+20 : f64
+  %f = glow_fn.prim mul(%float, %float)
+  %r = glow_fn.tuple %p, %m, %l, %b, %f
   glow_fn.return %r
 }
 
-// Equal operations are one; those of other operands or other constants are not.
+// Equal operations are one, of whatever lines; those of other operands or other constants are not.
 // CHECK-LABEL: glow_fn.func @equal(%x, %y) {
 // CHECK-NEXT:    %a = glow_fn.prim sin(%x)
 // CHECK-NEXT:    %c = glow_fn.prim sin(%y)
@@ -89,7 +94,7 @@ glow_fn.func @wide() {
 // CHECK-NEXT:    %r = glow_fn.tuple %a, %a, %c, %d
 glow_fn.func @equal(%x, %y) {
   %a = glow_fn.prim sin(%x)
-  %b = glow_fn.prim sin(%x)
+  %b = glow_fn.prim sin(%x) {line = "model.py:7"}
   %c = glow_fn.prim sin(%y)
   %d = glow_fn.prim cos(%x)
   %r = glow_fn.tuple %a, %b, %c, %d
