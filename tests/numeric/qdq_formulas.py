@@ -307,6 +307,35 @@ MATCHED: dict[str, tuple[Formula, str]] = {
         lambda n: store(n, n.matmul(x(n, 4, 3), x(n, 3, 2))),
         "quantized_matmul",
     ),
+    # functions
+    "a function": (lambda n: store(n, n.sigmoid(x(n, 4, 3))), "lookup"),
+    "a function in 16 bits": (lambda n: store(n, n.sigmoid(x(n, 4, 3)), WIDE), "dequantize sigmoid quantize"),
+    "a function of 16 bits": (
+        lambda n: store(n, n.sigmoid(x(n, 4, 3, kind=WIDE))),
+        "dequantize sigmoid quantize",
+    ),
+    "limits are no function": (lambda n: store(n, n.relu(x(n, 4, 3))), "dequantize relu quantize"),
+    "a function by a number": (lambda n: store(n, n.mul(n.sigmoid(x(n, 4, 3)), 3.0)), "lookup"),
+    "a function by a row": (
+        lambda n: store(n, n.mul(n.sigmoid(x(n, 4, 3)), row(1, 2, 3))),
+        "dequantize sigmoid mul quantize",
+    ),
+    "a function under a predicate": (
+        lambda n: store(n, n.sigmoid(x(n, 4, 3), predicate=when(n))),
+        "dequantize sigmoid quantize",
+    ),
+    "a function of another shape": (
+        lambda n: store(n, n.mul(n.sigmoid(x(n, 1, 3)), np.full((1, 1, 1), 2, np.float32))),
+        "dequantize sigmoid mul quantize",
+    ),
+    "a function of numbers": (
+        lambda n: store(n, n.sigmoid(n.add(real(n, twice(n, given(n, 4, 2))), n.g.input(MATRIX)))),
+        "dequantize add sigmoid quantize",
+    ),
+    "a function of a sum of elements": (
+        lambda n: store(n, n.sigmoid(n.softmax(x(n, 4, 3), axis=1))),
+        "dequantize softmax sigmoid quantize",
+    ),
     # conversions alone
     "rounded once more": (
         lambda n: real(n, n.rescale(given(n, 4, 3), results=tensor((4, 3), Y))),
@@ -455,7 +484,6 @@ FOLDED: dict[str, tuple[Formula, str]] = {
     ),
     # borders
     "real": (lambda n: real(n, linear(n, Y)), f"{CAST} {LAYER}"),
-    "real 16-bit floats": (lambda n: real(n, linear(n, Y), "float16"), f"{CAST} {LAYER}"),
     "real and read": (lambda n: real(n, twice(n, linear(n, Y))), f"{CAST} {LAYER} {CAST}"),
     "real above 0": (lambda n: real(n, linear(n, UP)), f"{CAST} {LAYER} {CAST}"),
     "real between limits": (lambda n: real(n, linear(n, Y, low=-9)), f"{CAST} {LAYER} {CAST}"),

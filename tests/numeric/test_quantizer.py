@@ -8,17 +8,20 @@ from typing import Any
 import numpy as np
 import pytest
 from graph_runner import Net
-from xdsl.dialects.builtin import DenseArrayBase, f64
+from xdsl.dialects.builtin import DenseArrayBase, f32, f64
 from xdsl.ir import Operation, SSAValue
 
 from glow_dialects.core.graph_op import GraphOp
-from glow_dialects.core.types import Array, tensor
+from glow_dialects.core.types import Array, element_of, tensor
 from glow_dialects.dialects import context
 from glow_dialects.ops.module import ConstantOp
 from glow_dialects.ops.quantize import QuantizeOp, quantized_type
+from glow_dialects.ops.requantize import RequantizingOp
 from glow_passes.quantize.apply_profile import ATTRIBUTE
+from glow_passes.quantize.light_layers import IntegerGains
 from glow_passes.quantize.quantize import Options, QuantizePass, Quantizer
 from glow_passes.quantize.schema import Schema
+from glow_passes.quantize.switched_layers import switched
 
 RNG = np.random.default_rng(0)
 X, WEIGHTS, SQUARE = (RNG.uniform(-1, 1, s).astype(np.float32) for s in ((4, 3), (3, 2), (2, 2)))
@@ -339,3 +342,19 @@ def test_names_of_constants(hints: tuple[str | None, ...], names: tuple[str, ...
     n, _ = quantized(build)
     made = {op.sym_name.data for op in n.g.module.ops if isinstance(op, ConstantOp)}
     assert set(names) <= made
+
+
+def test_layers_behind_switches() -> None:
+    """Real results come straight from the sums, unless a layer reads them or their range ends at 0."""
+    cases: list[tuple[Callable[[Net], SSAValue], int, int]] = [
+        (layer, 1, 1),
+        (lambda n: read(n, layer(n)), 2, 1),
+        (lambda n: at(n.matmul(given(n), WEIGHTS), 0, 4), 1, 0),
+    ]
+    for build, layers, real in cases:
+        n = Net()
+        n.g.save(build(n))
+        switches = switched(n.g.module, Options(Schema(), gains=IntegerGains(0, 0, 0.0)))
+        made = [op for op in n.g.module.walk() if isinstance(op, RequantizingOp)]
+        assert len(switches) == layers
+        assert sum(element_of(op.results[0]) == f32 for op in made) == real

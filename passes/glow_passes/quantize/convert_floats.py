@@ -79,13 +79,12 @@ class Converter:
         if isinstance(owner, LiteralOp):
             symbol = self.symbols.add(narrowed(owner.array(), kind), kind, "literal")
             return b.insert(GetOp.of(symbol)).result
-        if isinstance(owner, GetOp) and self.symbols.constant(owner) is not None:
-            array = self.symbols.array(value)
-            if array is None:
-                return None
-            name = f"{owner.symbol.root_reference.data}_{self.element}"
-            return b.insert(GetOp.of(self.symbols.add(narrowed(array, kind), kind, name))).result
-        return None
+        array = self.symbols.array(value)
+        if array is None:
+            return None
+        assert isinstance(owner, GetOp)
+        name = f"{owner.symbol.root_reference.data}_{self.element}"
+        return b.insert(GetOp.of(self.symbols.add(narrowed(array, kind), kind, name))).result
 
     def node(self, op: GraphOp) -> None:
         """Let a float32 node compute on narrow operands; its readers see float32 as before."""
