@@ -45,11 +45,10 @@ from glow_dialects.dialects import context
 
 PASSES = ROOT / "passes/glow_passes"
 CPU = ROOT / "backends/glow_backends/cpu/passes"
+KERNELS = CPU.parent / "kernels"
 #: What passes of the CPU decide by, in the folders of the kernels' families: layout rules and choices.
 RULES = [
-    f
-    for name in ("*layout.py", "blocked_bytes.py", "choice.py")
-    for f in sorted(CPU.parent.glob(f"kernels/*/{name}"))
+    f for name in ("*layout.py", "blocked_bytes.py", "choice.py") for f in sorted(KERNELS.glob(f"*/{name}"))
 ]
 FOLDERS = (*(PASSES / n for n in ("graph", "quantize", "lower", "instr", "fn", "partition", "autodiff")), CPU)
 #: Folders and files of tests of a folder of passes, below `tests/filecheck` and `tests`.
@@ -62,6 +61,7 @@ FILECHECKS: dict[Path, tuple[str, ...]] = {
     PASSES / "partition": ("passes/partition",),
     PASSES / "autodiff": ("passes/autodiff", "pipelines"),
     CPU: ("backends",),
+    KERNELS: ("backends",),
 }
 
 
@@ -104,13 +104,14 @@ TESTS: dict[Path, tuple[str, ...]] = {
     ),
     CPU: (
         *(f"numeric/{f.name}" for f in sorted((ROOT / "tests/numeric").glob("test_cpu_*.py"))),
-        *numeric("stack place_parts quantized_layout training_layouts kernels_recurrent"),
+        *numeric("stack place_parts kernels_recurrent"),
         *numeric("kernels_attention few_bits"),
         "onnx/test_quantized_lstm.py",
     ),
+    KERNELS: numeric("cpu_graph cpu_choose cpu_layout quantized_layout training_layouts"),
 }
 #: Folders whose tests are marked slow for their number: each takes a fraction of a second.
-MANY = {PASSES / "fn"}
+MANY = {PASSES / "fn", KERNELS}
 PATIENCE = 5
 """Processor seconds, beside ten times those of a test, after which a mutant hangs, and counts as noticed."""
 BUDGET = 3.0
@@ -186,7 +187,7 @@ class Known:
 
 def folder_of(file: Path) -> Path:
     """The folder of passes whose tests are those of a file."""
-    return CPU if file in RULES else file.parent
+    return KERNELS if file in RULES else file.parent
 
 
 def filechecks(folder: Path) -> list[FileCheck]:
