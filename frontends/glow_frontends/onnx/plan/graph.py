@@ -61,7 +61,8 @@ class GraphPlan:
         ports: Ports | None = None,
     ) -> None:
         self.setting = setting
-        self.nodes = list(split_labels(sort_nodes(graph.node, setting.source.name)))
+        version = setting.source.opsets.get("ai.onnx.ml", 1)
+        self.nodes = list(split_labels(sort_nodes(graph.node, setting.source.name), version))
         self.inputs = [i.name for i in graph.input]
         self.graph_outputs = list(graph.output)
         self.outputs = [o.name for o in graph.output]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 from onnx import NodeProto, helper
 
@@ -10,8 +11,10 @@ from onnx import NodeProto, helper
 CLASSIFIERS = frozenset({"LinearClassifier", "SVMClassifier", "TreeEnsembleClassifier"})
 
 
-def split_labels(nodes: Iterable[NodeProto]) -> Iterator[NodeProto]:
+def split_labels(nodes: Iterable[NodeProto], version: int) -> Iterator[NodeProto]:
     """The nodes, each classifier of strings followed by the LabelEncoder of its label's position.
+
+    `version`: of the domain ai.onnx.ml.
 
     classifier(x) -> "cat"  becomes  classifier(x) -> 1; LabelEncoder(1) -> "cat"
     """
@@ -35,14 +38,15 @@ def split_labels(nodes: Iterable[NodeProto]) -> Iterator[NodeProto]:
             continue
         classifier.output[0] = f"{label}.position"
         yield classifier
-        # The attributes of either version of the operator.
+        words = list(texts.strings)
+        table: dict[str, Any] = {"keys_int64s": positions, "values_strings": words}
+        if version < 2:
+            table = {"classes_strings": words}
         yield helper.make_node(
             "LabelEncoder",
             [f"{label}.position"],
             [label],
             f"{node.name or label}.labels",
             domain="ai.onnx.ml",
-            classes_strings=list(texts.strings),
-            keys_int64s=positions,
-            values_strings=list(texts.strings),
+            **table,
         )
