@@ -120,6 +120,25 @@ def test_scaled_positions(kind: str, tmp_path: Path) -> None:
         np.testing.assert_allclose(model.logits(prompt), want, atol=2e-5 * np.abs(want).max())
 
 
+SCALES: dict[str, tuple[dict[str, Any], dict[str, np.ndarray]]] = {
+    "scaled by 'longrope' are not known": (
+        {"add_rope_scaling_type": gguf_models.gguf.RopeScalingType.LONGROPE},
+        {},
+    ),
+    "3 factors stretch 8 pairs": ({}, {"rope_freqs.weight": np.ones(3, np.float32)}),
+    "'llama.rope.scaling.factor' is 0": ({"add_rope_scaling_factor": 0.0}, {}),
+}
+
+
+@pytest.mark.parametrize("message", SCALES)
+def test_positions_that_are_not_known(message: str, tmp_path: Path) -> None:
+    """A scale that is unknown or does not fit is told."""
+    settings, tensors = SCALES[message]
+    gguf_models.written(tmp_path / "model.gguf", lms.written(tmp_path, "llama"), "F32", tensors, **settings)
+    with pytest.raises(glow.GlowError, match=message):
+        glow.LanguageModel(tmp_path / "model.gguf")
+
+
 def test_weights_that_are_not_known(tmp_path: Path) -> None:
     """Nothing of a file is left out in silence."""
     own, gate = lms.written(tmp_path, "llama"), {"blk.0.ffn_gate_inp.weight": np.ones((4, 64), np.float32)}

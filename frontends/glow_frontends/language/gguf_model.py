@@ -127,13 +127,15 @@ def _rope(f: GgufFile, head: int) -> Rope:
     short, long = (_stored_factors(f, f"rope_factors_{n}.weight") for n in ("short", "long"))
     if short and f.count("context_length") > first:
         return replace(plain, factors=short, long_factors=long, short_places=first)
-    factor, kind = f.number("rope.scaling.factor", 1.0), f.get("rope.scaling.type", "none")
+    factor, kind = f.divisor("rope.scaling.factor", 1.0), f.get("rope.scaling.type", "none")
     if kind == "linear":
         return replace(plain, factors=(factor,) * plain.pairs)
     if kind == "yarn":
         fast, slow = (f.number(f"rope.scaling.yarn_beta_{n}", t) for n, t in (("fast", 32.0), ("slow", 1.0)))
         stretched = yarn_factors(plain, factor, first, fast, slow)
         return replace(plain, factors=stretched, gain=plain.gain * yarn_gain(factor))
+    if kind != "none" and not short:
+        raise UnsupportedError(f"{f.path}: rotary positions scaled by '{kind}' are not known")
     return replace(plain, factors=short or _stored_factors(f, "rope_freqs.weight"))
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from glow_dialects.core.errors import GlowError
 from glow_dialects.core.types import Array
 
 
@@ -25,6 +26,11 @@ class Rope:
     short_places: int = 0
     #: What cosines and sines are multiplied with.
     gain: float = 1.0
+
+    def __post_init__(self) -> None:
+        for factors in (self.factors, self.long_factors):
+            if len(factors) not in (0, self.pairs):
+                raise GlowError(f"{len(factors)} factors stretch {self.pairs} pairs of rotary positions")
 
     def tables(self, places: int) -> tuple[Array, Array]:
         """Cosines and sines [places, pairs], f32, of caches of so many places."""
