@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+import gc
 import re
 import shutil
 import subprocess
@@ -19,6 +21,7 @@ import glow_compiler as glow
 from glow_backends.cpu.backend import CpuBackend
 from glow_backends.cpu.build import build
 from glow_backends.cpu.debug import glow_gdb_path
+from glow_backends.cpu.debug.gdb_interface import interface
 from glow_backends.cpu.debug.level import LEVELS
 from glow_tools import compile as compile_command
 from glow_tools.bench_kernels import planned
@@ -107,6 +110,32 @@ def test_tensors(model: Path) -> None:
     ), said
     assert "$2 = 291\n" in said, said
     assert len(re.findall(r"^\w+ = tensor<", said, re.MULTILINE)) == 2, said
+
+
+def _told() -> list[int]:
+    """The addresses of the files that gdb finds in this process."""
+    known = interface()
+    assert known is not None
+    entry, found = known.first, list[int]()
+    while entry:
+        previous, entry = entry, entry.contents.next
+        assert not entry or entry.contents.previous.contents.file == previous.contents.file
+        found.append(ctypes.addressof(previous.contents))
+    return found
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="gdb is told on Linux")
+def test_code_that_is_gone(model: Path) -> None:
+    """gdb is told of programs as long as they live, whichever of them ends first."""
+    before = _told()
+    nets = [glow.compile(model, debug_info="lines") for _ in range(3)]
+    told = [entry for entry in _told() if entry not in before]
+    each = len(told) // 3
+    assert each > 0
+    for left in (told[:each] + told[2 * each :], told[2 * each :], []):  # the newest come first
+        nets.pop(1 if len(nets) > 1 else 0)
+        gc.collect()
+        assert [entry for entry in _told() if entry not in before] == left
 
 
 def test_perf_map(model: Path) -> None:

@@ -60,8 +60,10 @@ def compiled(
         program = CpuProgram(bundle, target, host if selection.host_steps else None)
         program.selection = selection
     if bundle.source is not None:
+        from glow_backends.cpu.debug.gdb_interface import tell_gdb
         from glow_backends.cpu.debug.perf_map import write_map
 
+        tell_gdb(program.linked, bundle.objects)
         write_map(program.linked, bundle.objects, bundle.source)
     return program
 

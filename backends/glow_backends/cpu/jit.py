@@ -102,14 +102,12 @@ class Linked:
 
     Code finds the constants of its object by 32-bit distances, so that an object's sections must lie close to
     each other. JITLink maps them in one piece; LLVM's older linker (MCJIT) takes pages where there are some,
-    which in a process with much memory may be gigabytes apart. Of the two only that tells gdb of its code:
-    with `debug` it is taken.
+    which in a process with much memory may be gigabytes apart.
     """
 
-    def __init__(self, objects: Sequence[bytes], target: CpuTarget, debug: bool = False) -> None:
+    def __init__(self, objects: Sequence[bytes], target: CpuTarget) -> None:
         initialize_llvm()
-        one_piece = sys.platform != "win32" and not debug
-        self._jit = llvm.create_lljit_compiler(target.machine(), use_jit_link=one_piece)
+        self._jit = llvm.create_lljit_compiler(target.machine(), use_jit_link=sys.platform != "win32")
         library = llvm.JITLibraryBuilder().add_current_process()
         for data in objects:
             library.add_object_img(data)

@@ -217,7 +217,7 @@ class CpuProgram(Program):
         self.selection: Selection | None = None
         self.lacks = target.lacks
         start = time.perf_counter()
-        self.linked = Linked(bundle.objects, target, debug=bundle.source is not None)
+        self.linked = Linked(bundle.objects, target)
         self.enter = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(self.linked.address(ENTER))
         self.report.stages["link"] = time.perf_counter() - start
         self.host_step = host

@@ -42,8 +42,7 @@ def write_map(linked: Linked, objects: Sequence[bytes], source: Source) -> None:
 
 def _placed(code: Object, linked: Linked) -> Iterator[tuple[Symbol, int]]:
     """The functions of an object with their addresses: local ones lie beside one that is exported."""
-    exported = [s for s in code.symbols if s.is_function and s.is_global and s.section]
-    bases = {s.section: linked.address(s.name) - s.offset for s in exported}
+    bases = code.bases(linked.address)
     for symbol in code.symbols:
         if symbol.is_function and symbol.section in bases:
             yield symbol, bases[symbol.section] + symbol.offset
