@@ -12,6 +12,7 @@ import onnxruntime
 import open_graphs
 import pytest
 from random_graphs import Graph, graph
+from rounding import rounding_decides
 
 import glow_compiler as glow
 
@@ -62,6 +63,20 @@ def test_a_wrong_program_of_open_sizes_is_found(monkeypatch: pytest.MonkeyPatch)
 
     monkeypatch.setattr(glow.Executable, "run", wrong)
     assert "differs" in (open_graphs.fault(case) or "")
+
+
+def test_rounding_decides() -> None:
+    """Sums that are whole numbers but for their last bit have two answers behind Floor; others have one."""
+    made = Graph(0)
+    rows = np.full((2, 3), 1 / 3, np.float32)
+    made.feed["in0"] = rows * np.array([[1], [0.5]], np.float32)
+    made.values["in0"] = rows.shape
+    total = made.add("ReduceSum", ["in0", made.constant(np.array([1]))], (2,), keepdims=0)
+    name = made.add("Floor", [total], (2,))
+    case = hunt.Case(made.model(), made.feed)
+    for answer, right in (([0, 0], True), ([1, 0], True), ([1, 1], False), ([2, 0], False)):
+        assert rounding_decides(case, name, np.array(answer, np.float32)) is right
+    assert not rounding_decides(case, name, np.zeros(3, np.float32))
 
 
 def test_the_hunt_finds_and_reduces(monkeypatch: pytest.MonkeyPatch) -> None:

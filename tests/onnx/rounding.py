@@ -1,0 +1,78 @@
+"""Whether rounding decides an answer: `Floor` of a sum that is 3 but for its last bit is 2 or 3.
+
+Every float result within a graph is moved by about its last bit, in a dozen ways; what onnxruntime's own
+outputs range over then is as right as its first answer.
+"""
+
+from __future__ import annotations
+
+import mmap
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper, shape_inference
+
+from glow_dialects.core.errors import GlowError
+from glow_tools.onnxruntime_run import onnxruntime_outputs
+from glow_tools.reduce_onnx import OnnxCase as Case
+
+decided = np.frombuffer(mmap.mmap(-1, mmap.PAGESIZE), np.int64)
+"""First: how many answers rounding decided, in this process and those that it began."""
+_WAYS = 12
+_LAST_BIT = 3e-7
+"""Of an element itself, and of the largest of its tensor: sums lose what their terms cancel."""
+
+
+def rounding_decides(case: Case, name: str, ours: np.ndarray) -> bool:
+    """Whether ours lies in the range of what onnxruntime says of an output, element by element."""
+    try:
+        said = [
+            onnxruntime_outputs(_moved(case.model, way), case.feed, plain=True)[name] for way in range(_WAYS)
+        ]
+    except GlowError:
+        return False
+    if any(s.shape != ours.shape or s.dtype != ours.dtype for s in said):
+        return False
+    low, high = np.min(said, axis=0).astype(np.float64), np.max(said, axis=0).astype(np.float64)
+    room = 1e-4 + 1e-3 * np.maximum(np.abs(low), np.abs(high))
+    found = bool(((ours >= low - room) & (ours <= high + room)).all())
+    decided[0] += found
+    return found
+
+
+def _moved(model: onnx.ModelProto, way: int) -> bytes:
+    """The model with noise on each float result of its nodes."""
+    typed = shape_inference.infer_shapes(model).graph
+    floats = {
+        v.name
+        for v in (*typed.value_info, *typed.output)
+        if v.type.tensor_type.elem_type == TensorProto.FLOAT
+    }
+    made = onnx.ModelProto()
+    made.CopyFrom(model)
+    del made.graph.node[:]
+    made.graph.initializer.append(numpy_helper.from_array(np.array(_LAST_BIT, np.float32), "last_bit"))
+    rng = np.random.default_rng(way)
+    for node in model.graph.node:
+        moved = [name for name in node.output if name in floats]
+        made.graph.node.append(node)
+        made.graph.node[-1].output[:] = [f"{n}.exact" if n in moved else n for n in node.output]
+        for name in moved:
+            made.graph.node.extend(_noise(name, float(rng.integers(1 << 24))))
+    return made.SerializeToString()
+
+
+def _noise(name: str, seed: float) -> list[onnx.NodeProto]:
+    """From `NAME.exact` to `NAME`, which differs by random parts of a last bit."""
+    exact, noise, size, most, both, bits, move = (
+        f"{name}.{part}" for part in ("exact", "noise", "size", "most", "both", "bits", "move")
+    )
+    return [
+        helper.make_node("RandomUniformLike", [exact], [noise], low=-1.0, high=1.0, seed=seed),
+        helper.make_node("Abs", [exact], [size]),
+        helper.make_node("ReduceMax", [size], [most], keepdims=0),
+        helper.make_node("Add", [size, most], [both]),
+        helper.make_node("Mul", [both, "last_bit"], [bits]),
+        helper.make_node("Mul", [bits, noise], [move]),
+        helper.make_node("Add", [exact, move], [name]),
+    ]
