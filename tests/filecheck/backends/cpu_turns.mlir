@@ -10,12 +10,12 @@ builtin.module attributes {glow.symbols = #glow.symbols<n = 64 from 2>} {
   glow.placeholder @y output : tensor<[n]x4xf32>
   glow.placeholder @same output : tensor<4xf32>
   glow.constant @on = dense<true> : tensor<i1>
-  // CHECK: glow.placeholder @main.turn0.in0 transfer : tensor<4xf32>
-  // CHECK: glow.placeholder @main.turn0.in1 transfer : tensor<4xf32>
-  // CHECK: glow.placeholder @main.turn0.in2 transfer : tensor<i64>
-  // CHECK: glow.placeholder @main.turn0.in3 transfer : tensor<4xf32>
-  // CHECK: glow.placeholder @main.turn0.out0 transfer : tensor<4xf32>
-  // CHECK: glow.placeholder @main.turn0.out1 transfer : tensor<4xf32>
+  // CHECK: glow.placeholder @main.turn.in0 transfer : tensor<4xf32>
+  // CHECK: glow.placeholder @main.turn.in1 transfer : tensor<4xf32>
+  // CHECK: glow.placeholder @main.turn.in2 transfer : tensor<i64>
+  // CHECK: glow.placeholder @main.turn.in3 transfer : tensor<4xf32>
+  // CHECK: glow.placeholder @main.turn.out0 transfer : tensor<4xf32>
+  // CHECK: glow.placeholder @main.turn.out1 transfer : tensor<4xf32>
   // CHECK-LABEL: glow.func @main {
   glow.func @main {
     %x = glow.get @x : tensor<[n]x4xf32>
@@ -25,7 +25,7 @@ builtin.module attributes {glow.symbols = #glow.symbols<n = 64 from 2>} {
     %room = glow.splat {value = 0.0 : f64} : () -> tensor<[n]x4xf32>
     // CHECK: [[K:%.*]] = glow.exp %k
     // CHECK: [[I:%.*]] = glow.iota : () -> tensor<[n]xi64>
-    // CHECK: {{%.*}}, {{%.*}} = glow_cpu.turns %h, %x, [[I]], [[K]] {function = "main.turn0", turns = #glow.sizes<[n]>
+    // CHECK: {{%.*}}, {{%.*}} = glow_cpu.turns %h, %x, [[I]], [[K]] {function = "main.turn", turns = #glow.sizes<[n]>
     // CHECK-SAME: -> (tensor<4xf32>, tensor<[n]x4xf32>)
     %last, %same, %y = "glow.loop"(%n, %h, %k, %room) <{operandSegmentSizes = array<i32: 1, 0, 3>}> ({
     ^bb0(%i: tensor<i64>, %now: tensor<4xf32>, %s: tensor<4xf32>, %rows: tensor<[n]x4xf32>):
@@ -46,15 +46,15 @@ builtin.module attributes {glow.symbols = #glow.symbols<n = 64 from 2>} {
     glow.save %same to @same : tensor<4xf32>
     glow.save %y to @y : tensor<[n]x4xf32>
   }
-  // CHECK-LABEL: glow.func @main.turn0 {
-  // CHECK-DAG: glow.get @main.turn0.in0
-  // CHECK-DAG: glow.get @main.turn0.in1
-  // CHECK-DAG: glow.get @main.turn0.in2
-  // CHECK-DAG: glow.get @main.turn0.in3
+  // CHECK-LABEL: glow.func @main.turn {
+  // CHECK-DAG: glow.get @main.turn.in0
+  // CHECK-DAG: glow.get @main.turn.in1
+  // CHECK-DAG: glow.get @main.turn.in2
+  // CHECK-DAG: glow.get @main.turn.in3
   // CHECK-NOT: glow.gather
   // CHECK-NOT: glow.scatter_nd
-  // CHECK: glow.save {{%.*}} to @main.turn0.out0
-  // CHECK: glow.save {{%.*}} to @main.turn0.out1
+  // CHECK: glow.save {{%.*}} to @main.turn.out0
+  // CHECK: glow.save {{%.*}} to @main.turn.out1
 }
 
 // -----

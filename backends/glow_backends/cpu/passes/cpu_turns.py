@@ -28,6 +28,7 @@ from glow_dialects.ops.module import (
 from glow_dialects.ops.reshape import ReshapeOp
 from glow_dialects.ops.scatter_nd import ScatterNdOp
 from glow_passes.contract import GraphPass
+from glow_passes.graph.symbols import Symbols
 
 
 def outline_turns(module: ModuleOp) -> bool:
@@ -70,13 +71,8 @@ class _Outline:
         self.turns = turns
         self.block = loop.body.block
         self.number, *self.parameters = self.block.args
-        symbols = {getattr(op, "sym_name", None) for op in module.body.block.ops}
-        names = {s.data for s in symbols if s is not None}
-        number = 0
-        while (name := f"{function.sym_name.data}.turn{number}") in names:
-            number += 1
-        self.name = name
-        self.made = FuncOp.of(name)
+        self.name = Symbols(module).fresh(f"{function.sym_name.data}.turn")
+        self.made = FuncOp.of(self.name)
         #: The state that turns change, as a turn reads it.
         self.changed: list[SSAValue] = []
 
