@@ -110,6 +110,7 @@ FOUND = (
     "np.logaddexp(u, u)",
     "np.round(m)",
     "np.round(x, 1) == 3.5",
+    "np.arctan2(np.isnan(1.5), round(float(np.mean(x)) * 0.0 - 0.04, 1))",
     "m ** 2",
     "m ** (k - 1)",
     "np.power(m, 2)",

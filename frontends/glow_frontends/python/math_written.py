@@ -173,7 +173,7 @@ def round_digits(x: Any, digits: int) -> Any:
     shifted = x * scale if digits >= 0 else x / scale
     if not abs(shifted) < 4503599627370496.0:
         return x
-    whole = float(round(shifted))
+    whole = math.copysign(float(round(shifted)), x)  # -0.0 stays
     if digits >= 0:
         # What the product lost decides where it lies halfway: both factors split into halves of 26 bits.
         high, far = x * 134217729.0, scale * 134217729.0
