@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import ml_dtypes
 import numpy as np
 from xdsl.dialects.builtin import i64
 from xdsl.ir import Attribute, SSAValue
@@ -25,6 +26,9 @@ from glow_dialects.ops.slice import SliceOp
 
 WIDTHS = (1, 2, 4, 8)
 """Bits of a code that fill bytes evenly."""
+_BYTES = np.arange(256, dtype=np.uint8)
+E4M3 = tuple(map(float, np.nan_to_num(_BYTES.view(ml_dtypes.float8_e4m3fn).astype(np.float32))))
+"""Levels of codes of 8 bits that are floats of the format e4m3fn; its two NaN, which no weight is, are 0."""
 FORM = ("bits", "block", "depth", "point", "levels")
 """The properties that define the values of codes."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -77,6 +78,36 @@ def written(folder: Path, kind: str, **changes: Any) -> Any:
             weight.copy_(torch.randn_like(weight) * 0.15 + (ones if weight.ndim == 1 else 0.0))
     made.save_pretrained(folder, max_shard_size="80KB")
     return made
+
+
+def quantised(folder: Path, kind: str, packer: Any, beside: str = "", **changes: Any) -> Any:
+    """Write a model of which all matrices of layers are packed; transformers' own of the same numbers.
+
+    `packer`: `settings`, and (weights [outputs, inputs]) -> parts by name, the matrix that they stand for.
+
+    `beside`: the file that the settings are in, in place of config.json.
+    """
+    from safetensors.numpy import load_file, save_file
+
+    own = written(folder, kind, **changes)
+    tensors = {n: t for file in folder.glob("*.safetensors") for n, t in load_file(file).items()}
+    state = own.state_dict()
+    for name in [n for n in tensors if n.endswith("_proj.weight")]:
+        weight = tensors.pop(name)
+        weight[::5] = np.abs(weight[::5])  # points of 0
+        parts, near = packer(weight)
+        base = name.removesuffix(".weight")
+        tensors |= {f"{base}.{ending}": part for ending, part in parts.items()}
+        state[name].copy_(torch.tensor(near))
+    for file in folder.glob("*.safetensors*"):
+        file.unlink()
+    save_file(tensors, folder / "model.safetensors")
+    config = json.loads((folder / "config.json").read_text())
+    file, settings = ("config.json", config | {"quantization_config": packer.settings})
+    if beside:
+        file, settings = beside, {k: v for k, v in packer.settings.items() if k != "quant_method"}
+    (folder / file).write_text(json.dumps(settings))
+    return own
 
 
 def continued(model: Any, prompt: list[int], count: int) -> list[int]:

@@ -17,7 +17,7 @@ from glow_backends.cpu.kernels.gemm.gemm_blocks import (
 )
 from glow_backends.cpu.standalone import StandaloneKernel, aligned
 from glow_backends.cpu.target import host
-from glow_dialects.ops.dequantize_blocks import dequantize_blocks, pack
+from glow_dialects.ops.dequantize_blocks import E4M3, dequantize_blocks, pack
 
 ALL = Epilogue(bias=True, program=residual_clip(-1.0, 1.0))
 LEVELS = tuple(float(x) for x in np.linspace(-1, 1, 16) ** 3)
@@ -33,6 +33,10 @@ SPECS = {
     "two-bits": BlockGemmSpec(2, 40, 70, 2, 16, 2.0),
     "one-bit": BlockGemmSpec(2, 40, 70, 1, 64, 0.5),
     "levels": BlockGemmSpec(4, 64, 128, 4, 64, levels=LEVELS),
+    "floats": BlockGemmSpec(1, 83, 256, 8, 128, levels=E4M3, epilogue=ALL),
+    "floats-rows": BlockGemmSpec(5, 130, 131, 8, 32, 1.5, levels=E4M3),
+    "floats-points": BlockGemmSpec(2, 70, 96, 8, 32, levels=E4M3, offsets=True),
+    "many-floats": BlockGemmSpec(40, 91, 1100, 8, 64, levels=E4M3),
     "many": BlockGemmSpec(37, 91, 150, 4, 32, 8.0, epilogue=ALL),
     "many-deep": BlockGemmSpec(33, 70, 2100, 4, 32, offsets=True, epilogue=ALL),
     "many-bytes": BlockGemmSpec(300, 64, 1100, 8, 64, 128.0),
@@ -50,6 +54,8 @@ def test_products(name: str, threads: int) -> None:
         pytest.skip("this CPU has no lookup of sixteen numbers")
     blocks = -(-spec.k // spec.block)
     codes = r.integers(0, 1 << spec.bits, (spec.n, spec.k)).astype(np.uint8)
+    if spec.levels is E4M3:
+        codes[codes & 0x7F == 0x7F] = 0x7E  # no numbers
     scales = r.uniform(0.01, 0.1, (spec.n, blocks)).astype(np.float32)
     points = r.integers(0, 1 << spec.bits, scales.shape).astype(np.float32) if spec.offsets else None
     form = {"bits": spec.bits, "block": spec.block, "depth": spec.k, "point": spec.point}

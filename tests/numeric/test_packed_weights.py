@@ -110,32 +110,6 @@ class _Packer:
         return parts | ({"weight_g_idx": groups.astype(np.int32)} if self.shuffled else {})
 
 
-def _quantised(folder: Path, kind: str, packer: _Packer, beside: str = "", **changes: Any) -> Any:
-    """Write a model of which all matrices of layers are packed; transformers' own of the same numbers.
-
-    `beside`: the file that the settings are in, in place of config.json.
-    """
-    own = lms.written(folder, kind, **changes)
-    tensors = {n: t for file in folder.glob("*.safetensors") for n, t in load_file(file).items()}
-    state = own.state_dict()
-    for name in [n for n in tensors if n.endswith("_proj.weight")]:
-        weight = tensors.pop(name)
-        weight[::5] = np.abs(weight[::5])  # points of 0
-        parts, near = packer(weight)
-        base = name.removesuffix(".weight")
-        tensors |= {f"{base}.{ending}": part for ending, part in parts.items()}
-        state[name].copy_(lms.torch.tensor(near))
-    for file in folder.glob("*.safetensors*"):
-        file.unlink()
-    save_file(tensors, folder / "model.safetensors")
-    config = json.loads((folder / "config.json").read_text())
-    file, settings = ("config.json", config | {"quantization_config": packer.settings})
-    if beside:
-        file, settings = beside, {k: v for k, v in packer.settings.items() if k != "quant_method"}
-    (folder / file).write_text(json.dumps(settings))
-    return own
-
-
 WIDE = {"hidden_size": 128, "head_dim": 32, "intermediate_size": 256, "num_hidden_layers": 1}
 ODD = {"hidden_size": 100, "head_dim": 10, "intermediate_size": 60, "num_hidden_layers": 1}
 CASES: dict[str, tuple[str, _Packer, dict[str, Any]]] = {
@@ -170,7 +144,7 @@ QUICK = ("awq", "gptq-order", "compressed")
 def test_layouts(name: str, tmp_path: Path) -> None:
     """The codes stay codes; tokens and logits are those of the numbers they stand for."""
     kind, packer, changes = CASES[name]
-    own = _quantised(tmp_path, kind, packer, **changes)
+    own = lms.quantised(tmp_path, kind, packer, **changes)
     assert isinstance(read_folder(tmp_path).weights["0.q"](), Blocks)
     model, prompt = glow.LanguageModel(tmp_path, activations="f32"), lms.prompt_of(30)
     assert list(model.generate(prompt, 8)) == lms.continued(own, prompt, 8)
@@ -183,7 +157,7 @@ def test_layouts(name: str, tmp_path: Path) -> None:
 
 def test_in_float(tmp_path: Path) -> None:
     """A backend for quantised operators in float rounds no activations."""
-    _quantised(tmp_path, "llama", _Packer("gptq", 4, 32))
+    lms.quantised(tmp_path, "llama", _Packer("gptq", 4, 32))
     models = [glow.LanguageModel(tmp_path, activations="f32")]
     models += [glow.LanguageModel(tmp_path, backend=get_backend("cpu").in_float(e)) for e in (True, False)]
     floats, exact, rounded = (m.logits(lms.prompt_of(20)) for m in models)
@@ -215,7 +189,7 @@ DAMAGE: dict[str, tuple[dict[str, Any], Callable[[dict[str, Array]], None] | Non
     "method": (
         {"quant_method": "aqlm"},
         None,
-        "weights quantised by 'aqlm' are not known; there are: awq, compressed-tensors, gptq",
+        "weights quantised by 'aqlm' are not known; there are: awq, bitsandbytes, compressed-tensors, ",
     ),
     "layout": ({"checkpoint_format": "marlin"}, None, f"the layout 'marlin' {GPTQ_KNOWN}"),
     "older layout": ({"is_marlin_format": True}, None, f"the layout 'marlin' {GPTQ_KNOWN}"),
@@ -225,9 +199,9 @@ DAMAGE: dict[str, tuple[dict[str, Any], Callable[[dict[str, Array]], None] | Non
         "the layout 'gemv' of awq is not known; there are: gemm",
     ),
     "floats": (
-        {"quant_method": "compressed-tensors", "checkpoint_format": None, "format": "float-quantized"},
+        {"quant_method": "compressed-tensors", "checkpoint_format": None, "format": "nvfp4-pack-quantized"},
         None,
-        "the layout 'float-quantized' of compressed-tensors is not known; there are: pack-quantized",
+        "the layout 'nvfp4-pack-quantized' of compressed-tensors is not known; there are: pack-quantized",
     ),
     "bits": (
         {},
@@ -252,7 +226,7 @@ DAMAGE: dict[str, tuple[dict[str, Any], Callable[[dict[str, Array]], None] | Non
 @pytest.fixture(scope="module")
 def packed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("packed")
-    _quantised(folder, "llama", _Packer("gptq", 4, 16))
+    lms.quantised(folder, "llama", _Packer("gptq", 4, 16))
     return folder
 
 

@@ -8,14 +8,15 @@ from typing import Any
 import numpy as np
 
 from glow_dialects.core.types import Array
-from glow_dialects.ops.dequantize_blocks import dequantize_blocks
+from glow_dialects.ops.dequantize_blocks import FORM, dequantize_blocks
 
 
 @dataclass(frozen=True)
 class Blocks:
-    """(code - point) scale: `codes` [outputs, inputs bits / 8] bytes, lowest bits first, `scales` and, where
-    each block has its own, `points` f32 [outputs, inputs / block]. `order`: the inputs in which blocks
-    follow each other, i32 [inputs], where that is not their own order.
+    """(level of code - point) scale: `codes` [outputs, inputs bits / 8] bytes, lowest bits first, `scales`
+    and, where each block has its own, `points` f32 [outputs, inputs / block]. `order`: the inputs in which
+    blocks follow each other, i32 [inputs], where that is not their own order. `levels`: what codes stand for,
+    where that is not their number.
     """
 
     codes: Array
@@ -26,6 +27,7 @@ class Blocks:
     point: float = 0.0
     points: Array | None = None
     order: Array | None = None
+    levels: tuple[float, ...] | None = None
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -35,7 +37,7 @@ class Blocks:
     @property
     def form(self) -> dict[str, Any]:
         """The properties of `glow.dequantize_blocks`."""
-        return {"bits": self.bits, "block": self.block, "depth": self.depth, "point": self.point}
+        return {n: getattr(self, n) for n in FORM}
 
     def rows(self, start: int, end: int) -> Blocks:
         """Some of the outputs."""
@@ -44,5 +46,5 @@ class Blocks:
 
     def array(self) -> Array:
         """The matrix as f32."""
-        made = dequantize_blocks(self.codes, self.scales, self.points, levels=None, **self.form)
+        made = dequantize_blocks(self.codes, self.scales, self.points, **self.form)
         return made if self.order is None else made[:, np.argsort(self.order)]

@@ -95,7 +95,8 @@ class DecoderBuilder:
         """x [rows, inputs] times the matrix of a name, plus its bias if it has one."""
         g, array = self.g, self._weight(weight or name)
         if isinstance(array, Blocks):
-            x = self._rounded(self._ordered(x, array), array.block)
+            x = self._ordered(x, array)
+            x = self._rounded(x, array.block) if array.levels is None else x
             y = g.matmul(x, g.transpose(self._blocks(array, weight or name)))
         elif array.dtype in HALVES:
             y = g.one(MatmulHalfOp, x, g.constant(array, f"{name}.weight"))

@@ -15,6 +15,7 @@ from glow_frontends.language.decoder import Decoder, LanguageFiles, Weight, chec
 from glow_frontends.language.huggingface_config import Config, decoder_of
 from glow_frontends.language.packed_weights import quantization_of, settings_beside, with_packed
 from glow_frontends.language.safetensors import folder_tensors
+from glow_frontends.language.scaled_weights import SCALES, TABLES
 
 Tensors = Mapping[str, Callable[[], Weight]]
 
@@ -89,10 +90,12 @@ FUSED = {
 """Weights that are several of ours, one behind the other."""
 _TABLES = (".rotary_emb.inv_freq", ".attn.bias", ".attn.masked_bias")
 """What old files hold beside weights: waves of rotary positions, masks."""
-_PACKED = ("qweight", "qzeros", "scales", "g_idx") + tuple(
-    f"weight_{part}" for part in ("packed", "scale", "shape", "zero_point", "g_idx")
+_PACKED = (
+    *("qweight", "qzeros", "scales", "g_idx", *SCALES, *TABLES),
+    *(f"weight_{part}" for part in ("packed", "shape", "zero_point", "g_idx", "format")),
+    *("input_scale", "activation_scale", "k_scale", "v_scale"),
 )
-"""Parts of weights of few bits."""
+"""Parts of weights of few bits, and scales of what is computed, which stays as it is."""
 
 
 def read_folder(folder: Path) -> LanguageFiles:

@@ -14,6 +14,7 @@ from glow_dialects.core.types import Array
 from glow_dialects.ops.dequantize_blocks import pack
 from glow_frontends.language.blocks import Blocks
 from glow_frontends.language.decoder import Weight
+from glow_frontends.language.scaled_weights import KINDS, SCALES, TABLES, FourBits, Scaled
 from glow_frontends.language.settings import float_like
 
 _AWQ_ORDER = (0, 4, 1, 5, 2, 6, 3, 7)
@@ -22,7 +23,15 @@ _AWQ_ORDER = (0, 4, 1, 5, 2, 6, 3, 7)
 _WIDTHS = (2, 4, 8)
 """Bits of codes that fill words of 32 evenly."""
 
-_LAYOUTS = {"awq": ("gemm",), "compressed-tensors": ("pack-quantized",), "gptq": ("gptq", "gptq_v2")}
+_LAYOUTS = {
+    "awq": ("gemm",),
+    "bitsandbytes": ("nf4", "fp4", "int8"),
+    "compressed-tensors": ("pack-quantized", "float-quantized", "int-quantized"),
+    "fbgemm_fp8": ("fp8",),
+    "fp8": ("fp8",),
+    "gptq": ("gptq", "gptq_v2"),
+    "modelopt": ("fp8",),
+}
 """Methods (`quant_method`), and the layouts of each that are known."""
 
 _BESIDE = {"quantize_config.json": "gptq", "quant_config.json": "awq"}
@@ -50,7 +59,8 @@ def with_packed(
     """
     found: dict[str, Loader] = dict(tensors)
     if not settings:
-        packed = next((n for n in tensors if n.endswith((".qweight", ".weight_packed"))), None)
+        parts = tuple(f".{ending}" for ending in ("qweight", "weight_packed", *SCALES, *TABLES))
+        packed = next((n for n in tensors if n.endswith(parts)), None)
         if packed is not None:
             raise GlowError(
                 f"{place}: '{packed}' is packed, and neither config.json ('quantization_config') nor "
@@ -63,20 +73,50 @@ def with_packed(
         raise UnsupportedError(
             f"{place}: weights quantised by '{method}' are not known; there are: {', '.join(_LAYOUTS)}"
         )
-    names = [settings.get(name) for name in ("checkpoint_format", "version", "format")]
-    layout = (
-        "marlin" if settings.get("is_marlin_format") else str(next(filter(None, names), known[0])).lower()
-    )
+    layout = _layout(method, settings, known[0])
     if layout not in known:
         raise UnsupportedError(
             f"{place}: the layout '{layout}' of {method} is not known; there are: {', '.join(known)}"
         )
+    if layout in ("nf4", "fp4"):
+        tables = [n for n in tensors if n.endswith(".weight.quant_map")]
+        bases = [n.removesuffix(".weight.quant_map") for n in tables]
+        return found | {f"{base}.weight": FourBits(tensors, base, place, layout) for base in bases}
+    if layout not in ("pack-quantized", "gemm", "gptq", "gptq_v2"):
+        return found | _scaled(tensors, settings, place)
     ending = ".weight_packed" if method == "compressed-tensors" else ".qweight"
     size = int(settings.get("group_size", settings.get("q_group_size", 0)) or 0)
     for name in tensors:
         if name.endswith(ending):
             base = name.removesuffix(ending)
             found[f"{base}.weight"] = _Packed(tensors, base, layout, size, place)
+    return found
+
+
+def _layout(method: str, settings: Mapping[str, Any], usual: str) -> str:
+    """The layout of a method that the settings name, each in its way."""
+    if settings.get("is_marlin_format"):
+        return "marlin"
+    if method == "bitsandbytes":
+        return "int8" if settings.get("load_in_8bit") else str(settings.get("bnb_4bit_quant_type", "fp4"))
+    names = (settings.get(name) for name in ("checkpoint_format", "version", "format", "quant_algo"))
+    return str(next(filter(None, names), usual)).lower()
+
+
+def _scaled(
+    tensors: Mapping[str, Callable[[], Array]], settings: Mapping[str, Any], place: str
+) -> dict[str, Loader]:
+    """The matrices of 8 bits, which have scales beside."""
+    sides = settings.get("weight_block_size")
+    for group in (settings.get("config_groups") or {}).values():
+        sides = sides or (group.get("weights") or {}).get("block_structure")
+    found: dict[str, Loader] = {}
+    for name, tensor in tensors.items():
+        base, _, ending = name.rpartition(".")
+        if ending == "weight" and any(f"{base}.{scales}" in tensors for scales in SCALES):
+            found[name] = Scaled(tensors, base, place, None if sides is None else (sides[0], sides[1]))
+        elif str(getattr(tensor, "dtype", None)) in KINDS and ending == "weight":
+            raise GlowError(f"{place}: '{name}' has 8 bits, and no scales ({', '.join(SCALES)}) beside")
     return found
 
 

@@ -28,6 +28,7 @@ from glow_backends.cpu.emit.register_blocks import (
     multiply,
     zeros,
 )
+from glow_backends.cpu.emit.values import F16, I16
 from glow_backends.cpu.fused_body import program_of
 from glow_backends.cpu.kernel import Kernel, inplace
 from glow_backends.cpu.kernels.gemm.block_gemm_op import BlockGemmOp
@@ -35,13 +36,15 @@ from glow_backends.cpu.target import CpuTarget
 from glow_dialects.core.blocks import pad_to
 from glow_dialects.core.graph_op import GraphOp
 from glow_dialects.core.types import Array, present
-from glow_dialects.ops.dequantize_blocks import DequantizeBlocksOp, unpack
+from glow_dialects.ops.dequantize_blocks import E4M3, DequantizeBlocksOp, unpack
 from glow_dialects.ops.module import GetOp
 
 _FEW = 8
 """Products of at most so many rows unpack weights in registers."""
 _SLICE = 1024
 """Places of the reduction that are unpacked at once for many rows."""
+_HALVES = 256.0
+"""A float of 8 bits (e4m3) is so many times what its bits are as one of 16: exponents begin elsewhere."""
 _AHEAD = 4096
 """How many bytes of codes ahead are fetched."""
 
@@ -84,7 +87,9 @@ class BlockGemmSpec:
 
 def has_block_kernel(bits: int, block: int, levels: Sequence[float] | None, target: CpuTarget) -> bool:
     """Whether there is a kernel for codes of this form."""
-    return (bits == 8 or block * bits % 32 == 0) and (levels is None or (_permutes(target) and bits < 8))
+    if levels is None:
+        return bits == 8 or block * bits % 32 == 0
+    return levels == E4M3 if bits == 8 else _permutes(target) and block * bits % 32 == 0
 
 
 def _permutes(target: CpuTarget) -> bool:
@@ -136,9 +141,11 @@ class _Emission:
         self.extras = [next(operands) for _ in range(spec.epilogue.extras)]
         self.scratch = next(operands) if block_scratch_bytes(spec, k.target) else None
         self.looks_up = _permutes(k.target) and spec.bits < 8
-        # Where each code has its point in the table, sums of a block may be scaled when they are whole.
+        self.floats = spec.bits == 8 and spec.levels is not None
+        # Where no level has a point besides, sums of a block may be scaled when they are whole.
         sums = self.block.rows * self.block.vectors
-        self.late = self.looks_up and not spec.offsets and 2 * sums <= k.target.registers * 3 // 4
+        pointless = self.looks_up or (self.floats and not spec.point)
+        self.late = pointless and not spec.offsets and 2 * sums <= k.target.registers * 3 // 4
 
     def emit(self) -> None:
         """Items (group of rows, panel of columns), shared by the workers."""
@@ -282,6 +289,8 @@ class _Emission:
         late = self.late and bool(sums)
         scales = [k.load(self.scales, k.add(at, v * lanes), F32, lanes) for v in range(vectors)]
         offsets = self._offsets(at, scales)
+        if self.floats:
+            scales = [k.b.fmul(s, k.splat(_HALVES, lanes)) for s in scales]
         first = k.mul(number, spec.block // spec.each)
         own = zeros(k, len(sums)) if late else sums
 
@@ -331,14 +340,26 @@ class _Emission:
         at = k.mul(row, self.width)
         for line in range(0, vectors * self.lanes * size, 64):
             k.prefetch(k.gep(self.words, k.add(k.mul(at, size), line + _AHEAD), I8))
+        if self.floats:
+            return self._halves(k.load(self.words, at, kind, vectors * self.lanes), vectors)
         loaded = [k.load(self.words, k.add(at, v * self.lanes), kind, self.lanes) for v in range(vectors)]
         if kind is I32:
             return loaded
         return [k.b.zext(value, vector(I32, self.lanes)) for value in loaded]
 
+    def _halves(self, bits: ir.Value, vectors: int) -> list[ir.Value]:
+        """Floats of 8 bits as vectors of 16, of the same sign, exponent and mantissa."""
+        k, count = self.k, vectors * self.lanes
+        wide = k.b.shl(k.b.sext(bits, vector(I16, count)), k.splat(7, count, I16))
+        bare = k.b.bitcast(k.b.and_(wide, k.splat(0xBFFF, count, I16)), vector(F16, count))
+        places = ([v * self.lanes + i for i in range(self.lanes)] for v in range(vectors))
+        return [k.b.shuffle_vector(bare, bare, ir.Constant(vector(I32, self.lanes), p)) for p in places]
+
     def _level(self, word: ir.Value, step: int) -> ir.Value:
         """The value of the code at `step` of each word, but for points that are not in the table."""
         k, bits, lanes = self.k, self.spec.bits, self.lanes
+        if self.floats:
+            return k.b.fpext(word, vector(F32, lanes))
         if step:
             word = k.b.lshr(word, k.splat(step * bits, lanes, I32))
         if not self.looks_up:
