@@ -44,37 +44,40 @@ def light(name: str, batch: int, folder: Path) -> Path:
     model = onnx.load(source)
     graph = model.graph
     known = {i.name: numpy_helper.to_array(i) for i in graph.initializer}
-    rng = np.random.default_rng(0)
-    made: dict[str, np.ndarray] = {}
-    nodes: list[onnx.NodeProto] = []
-    for node in graph.node:
-        if node.op_type == "ConstantOfShape":
-            made[node.output[0]] = _weights(rng, [int(d) for d in known[node.input[0]]])
-        else:
-            nodes.append(node)
+    filled = {n.output[0]: [int(d) for d in known[n.input[0]]] for n in graph.node if _is_fill(n)}
+    nodes = [node for node in graph.node if not _is_fill(node)]
     for node in nodes:
-        constant = node.input and (node.input[0] in known or node.input[0] in made)
+        constant = node.input and (node.input[0] in known or node.input[0] in filled)
         if batch != 1 and node.op_type == "Reshape" and node.input[1] in known and not constant:
             shape = known[node.input[1]].copy()
             shape[0] = batch
             known[node.input[1]] = shape
     used = {name for node in nodes for name in node.input}
-    weights = {n: a for n, a in {**known, **made}.items() if n in used}
-    inputs = [i for i in graph.input if i.name not in weights and i.name not in known]
+    inputs = [i for i in graph.input if i.name not in known]
     for value in (*inputs, *graph.output):
         value.type.tensor_type.shape.dim[0].dim_value = batch
-    tensors = [numpy_helper.from_array(a, n) for n, a in weights.items()]
+    tensors = [numpy_helper.from_array(a, n) for n, a in known.items() if n in used]
     changed = helper.make_graph(nodes, graph.name, inputs, graph.output, tensors)
-    _save(helper.make_model(changed, opset_imports=model.opset_import, ir_version=8), path)
+    made = helper.make_model(changed, opset_imports=model.opset_import, ir_version=8)
+    rng = np.random.default_rng(0)
+    for name, shape in filled.items():  # copied once: there are hundreds of megabytes
+        weight = made.graph.initializer.add(name=name, dims=shape, data_type=TensorProto.FLOAT)
+        weight.raw_data = _weights(rng, shape).tobytes()
+    _save(made, path)
     return path
+
+
+def _is_fill(node: onnx.NodeProto) -> bool:
+    return node.op_type == "ConstantOfShape"
 
 
 def _weights(rng: np.random.Generator, shape: list[int]) -> np.ndarray:
     """He's initialisation for matrices and filters, values around one for scales and biases."""
+    drawn = rng.standard_normal(shape, np.float32)
     if len(shape) < 2:
-        return (0.9 + 0.1 * np.abs(rng.standard_normal(shape))).astype(np.float32)
-    spread = np.sqrt(2 / np.prod(shape[1:]))
-    return (spread * rng.standard_normal(shape)).astype(np.float32)
+        return np.float32(0.9) + np.float32(0.1) * np.abs(drawn)
+    drawn *= np.sqrt(2 / np.prod(shape[1:]))
+    return drawn
 
 
 def small(name: str, folder: Path) -> Path:

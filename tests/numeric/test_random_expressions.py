@@ -111,6 +111,7 @@ FOUND = (
     "np.round(m)",
     "np.round(x, 1) == 3.5",
     "np.arctan2(np.isnan(1.5), round(float(np.mean(x)) * 0.0 - 0.04, 1))",
+    "np.copysign(1.25, np.cumsum((x > x) * -1.0, axis=0))",
     "m ** 2",
     "m ** (k - 1)",
     "np.power(m, 2)",

@@ -55,7 +55,8 @@ def emit_cumsum(module: ir.Module, name: str, spec: CumsumSpec, target: CpuTarge
 
         kind = values.compute(spec.dtype)
         vector = ir.VectorType(kind, width) if width > 1 else kind
-        k.reduce_loop(0, spec.count, 1, [values.zero(vector)], step)
+        none = -0.0 if values.is_float(spec.dtype) and not spec.exclusive else 0  # -0.0 alone stays -0.0
+        k.reduce_loop(0, spec.count, 1, [values.constant(vector, none)], step)
 
     with common.nest(k, [spec.outer], size) as (o,):
         base = k.mul(o, spec.count * spec.inner)
