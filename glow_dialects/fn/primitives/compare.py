@@ -14,7 +14,7 @@ from xdsl.utils.exceptions import VerifyException
 from glow_dialects.core.errors import UnsupportedError
 from glow_dialects.core.graph_op import GraphOp
 from glow_dialects.core.types import element_of, is_float
-from glow_dialects.fn.domain import RANK, NoneType, Scalar, TensorType, Text, TupleType, text
+from glow_dialects.fn.domain import RANK, NoneType, Scalar, TensorType, Text, TupleType, Type, text
 from glow_dialects.fn.primitive import Constant, Function, Options, Pointwise, Result, Term, Typing
 from glow_dialects.fn.primitives.arithmetic import Arithmetic, Not
 from glow_dialects.fn.primitives.scalars import Predicate, ScalarPrimitive
@@ -222,7 +222,7 @@ class Where(Pointwise):
     name, arity, linear = "where", 3, (1, 2)
 
     def infer(self, m: Typing, op: FnOp, x: list[V], where: str) -> V:
-        if isinstance(x[0].type, Scalar):
+        if isinstance(x[0].type, Scalar) and not _promotes(x[1].type, x[2].type):
             yes, no = _of_one_kind(m, x[1:])
             return m.switch(m.truth(x[0], where), yes, no, where)
         return m.tensors(self, op.attributes, x, where)
@@ -243,7 +243,8 @@ class Where(Pointwise):
             mixed = any(arrays) and all(
                 s or isinstance(v, int | float) for s, v in zip(arrays, (a, b), strict=True)
             )
-            return on_arrays(np.bool_(c), a, b) if mixed and not all(arrays) else chosen
+            same = all(arrays) and (a.dtype, a.shape) == (b.dtype, b.shape)
+            return on_arrays(np.bool_(c), a, b) if mixed and not same else chosen
 
         return run
 
@@ -252,6 +253,14 @@ class Where(Pointwise):
             return None
         zero = d.of(0.0)
         return x[0].prim(Where, d, zero) if i == 1 else x[0].prim(Where, zero, d)
+
+
+def _promotes(a: Type, b: Type) -> bool:
+    """Whether one of two values is an array of another element type or shape than the result's."""
+    if isinstance(a, TensorType) and isinstance(b, TensorType):
+        return (a.dtype, a.shape) != (b.dtype, b.shape)
+    array, other = (a, b) if isinstance(a, TensorType) else (b, a)
+    return isinstance(array, TensorType) and isinstance(other, Scalar) and "float" not in array.dtype
 
 
 def _of_one_kind(m: Typing, x: Sequence[V]) -> list[V]:
