@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import functools
+import re
 from collections import Counter
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -12,6 +14,15 @@ import pytest
 from derivative_checks import BACKENDS
 
 import glow_compiler as glow
+import glow_runtime.functions
+from glow_backends.cpu.functions.survey import Survey
+from glow_dialects.fn.conversions import Values
+from glow_dialects.fn.domain import FLOAT, INT, Sets, TensorType, Type, text
+from glow_dialects.fn.values import V
+from glow_passes.fn import specialize
+from glow_passes.fn.inference import infer
+from glow_passes.fn.specialize import Instance, Specializer
+from glow_runtime.functions import type_of
 
 ROWS = np.random.default_rng(0).normal(size=(100, 2))
 
@@ -53,6 +64,32 @@ def of_two(n, x):
     return last(*pair) + pair[0]
 
 
+def without_name(n, x):
+    def down(self, m, f):
+        return f(x) if m == 0 else self(self, m - 1, lambda v: f(v) * 0.5 + m)
+
+    return down(down, n, lambda v: v + 1)
+
+
+def within_itself(n, x):
+    def apply(f, v):
+        return f(v)
+
+    return apply(lambda a: apply(lambda b: b[0] + b[1] * n, (a, a + 1.0)), x)
+
+
+def part_of_either(n, x):
+    f = (lambda a, b: a * n + b) if x > 1 else (lambda a, b: a - b * x)
+    return functools.partial(f, x)(2.0)
+
+
+def no_part(n, x):
+    def down(m, f):
+        return f() if m == 0 else down(m - 1, functools.partial(lambda: f() * 0.5 + m))
+
+    return down(n, lambda: x)
+
+
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize(
     ("function", "arguments"),
@@ -65,6 +102,11 @@ def of_two(n, x):
         (either, (1, 0.5)),
         (of_two, (3, 0.5)),
         (of_two, (1, 7)),
+        (without_name, (12, 1.5)),  # nested by itself, though it does not refer to itself
+        (within_itself, (3, 1.5)),  # inside its own argument, for another type
+        (part_of_either, (3, 2.0)),
+        (part_of_either, (3, 0.5)),
+        (no_part, (4, 1.5)),
     ],
 )
 def test_value(function: Callable[..., Any], arguments: tuple[Any, ...], backend: str) -> None:
@@ -88,38 +130,6 @@ def test_one_instance_for_each_types() -> None:
     assert names(compiled)["count"] == 2
 
 
-def grows(x, n):
-    s = x[0:1]
-    for i in range(n):
-        s = np.concatenate([s, x[i : i + 1] * 0.5])
-    return s
-
-
-def shrinks(x, n):
-    for _ in range(n):
-        x = x[1:] * 0.5
-    return x
-
-
-@pytest.mark.parametrize("function", [grows, shrinks])
-def test_shapes_that_change_each_turn(function: Callable[..., Any]) -> None:
-    """33 turns become instances of their own, whose gradients too; more are refused with what to do."""
-
-    def of(turns: int) -> Callable[..., Any]:
-        return lambda x: np.sum(function(x, turns) ** 2)
-
-    for turns in (0, 1, 33):
-        compiled = glow.jit(of(turns))
-        assert np.isclose(compiled(ROWS), of(turns)(ROWS))
-        assert compiled.report()["instances"] == [{"runs on": "cpu", "because": ""}]
-    step = np.random.default_rng(1).normal(size=ROWS.shape)
-    found = np.sum(glow.grad(of(5))(ROWS) * step)
-    sides = [of(5)(ROWS + h * step) for h in (1e-6, -1e-6)]
-    assert np.isclose(found, (sides[0] - sides[1]) / 2e-6, rtol=1e-6)
-    with pytest.raises(glow.GlowError, match="in turn; keep one type and shape for a value that a loop"):
-        glow.jit(of(34))(ROWS)
-
-
 def chosen(x):
     s = x[0]
     for i in range(12):
@@ -132,6 +142,20 @@ def test_loops_that_branch_stay_loops() -> None:
     compiled = glow.jit(chosen)
     assert np.isclose(compiled(ROWS), chosen(ROWS))
     assert names(compiled)["chosen.loop"] == 1 and max(names(compiled).values()) <= 2
+
+
+def repeated(x):
+    def again(n, v):
+        return v if n == 0 else again(n - 1, np.sin(v))
+
+    return again(5, x)
+
+
+def test_recursions_of_the_user_stay_as_they_are() -> None:
+    """No instance for each level, though how many there are is known."""
+    compiled = glow.jit(repeated, backend="interpreter")
+    assert np.allclose(compiled(ROWS), repeated(ROWS))
+    assert names(compiled)["again"] == 1
 
 
 def few(x):
@@ -221,6 +245,14 @@ def without_end(x):
     return around(x)
 
 
+def without_end_in_a_loop(x):
+    def deeper(y):
+        return deeper(y + 1.0) * 2
+
+    while True:
+        x = deeper(x)
+
+
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize(
     ("function", "message"),
@@ -239,6 +271,7 @@ def without_end(x):
         (called_number, "a float is called; call a function"),
         (partial_number, "a float is called; call a function"),
         (without_end, "around never returns: every path calls it again; add a base case"),
+        (without_end_in_a_loop, "deeper never returns: every path calls it again; add a base case"),
     ],
     ids=lambda v: getattr(v, "__name__", ""),
 )
@@ -248,3 +281,88 @@ def test_message(function: Callable[..., Any], message: str, backend: str) -> No
         glow.jit(function, backend=backend)(1.0)
     first = str(error.value).partition("\n")[0]
     assert message in first and "test_specialize.py:" in first
+
+
+# --- types that do not fit ----------------------------------------------------------------------
+def falling(x):
+    def fall(n, v):
+        return v if n == 0 else fall(n - 1, v * 0.5)
+
+    return fall(3, x)
+
+
+def inferred(function: Callable[..., Any], *given: Any) -> tuple[Specializer, Instance]:
+    """The types of a program for arguments of the types of these."""
+    program = glow.jit(function, backend="interpreter").program
+    return infer(program.functions, program.name, tuple(map(type_of, given)))
+
+
+def other_result(root: Instance, fall: Instance) -> None:
+    fall.result = INT
+
+
+def other_parameter(root: Instance, fall: Instance) -> None:
+    fall.parameters[1] = INT
+
+
+def other_argument(root: Instance, fall: Instance) -> None:
+    root.parameters[0] = INT
+
+
+WRONG = [
+    (other_result, "fall returns a float, which was not inferred"),
+    (other_parameter, "fall is called with types that were not inferred"),
+    (other_argument, "fall is called with types that were not inferred"),
+]
+
+
+@pytest.mark.parametrize(("change", "message"), WRONG)
+def test_types_that_do_not_fit(
+    change: Callable[..., None], message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Wrong types become no machine code: the interpreter gives the value, the report says why."""
+
+    def wrong(*arguments: Any) -> tuple[Specializer, Instance]:
+        found, root = infer(*arguments)
+        change(root, next(i for i in found.instances if i.name == "fall"))
+        return found, root
+
+    monkeypatch.setattr(glow_runtime.functions, "infer", wrong)
+    monkeypatch.delenv("GLOW_STRICT")
+    compiled = glow.jit(falling)
+    assert compiled(1.5) == falling(1.5)
+    (instance,) = compiled.report()["instances"]
+    assert instance["runs on"] == "interpreter" and message in instance["because"]
+
+
+@pytest.mark.parametrize(
+    ("have", "want"),
+    [
+        (TensorType((3,), "float64"), TensorType((4,), "float64")),
+        (TensorType((3,), "float64"), TensorType((3,), "float32")),
+        (FLOAT, TensorType((1,), "float64")),
+    ],
+)
+def test_values_that_do_not_fit(have: Type, want: Type) -> None:
+    """A value is no argument or result of another shape or type of items."""
+    code = SimpleNamespace(coding=True, as_tensor=lambda v, kind: None)
+    with pytest.raises(AssertionError, match=re.escape(f"{text(have)} where {text(want)} was inferred")):
+        Values(Sets(), code).convert(V(have), want)
+    inactive = V(TensorType((3,), "float64", True), "code")
+    assert Values(Sets(), code).convert(inactive, TensorType((3,), "float64")).code == "code"
+
+
+def halving(x):
+    n, s = 32, x
+    while n > 1:
+        s = np.sin(s) + n
+        n = n // 2
+    return np.sum(s)
+
+
+def test_types_are_settled_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """How long inference took decides nothing afterwards: code is made of the instances that there are."""
+    found, root = inferred(halving, ROWS)
+    monkeypatch.setattr(specialize, "LONG", 0)
+    survey = Survey(found, root)
+    assert sum(i.name == "halving.body.halving.loop" for i in survey.edges) == 5
