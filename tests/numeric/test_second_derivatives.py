@@ -52,6 +52,11 @@ def captured_inside(w):
     return np.sum(glow.grad(lambda v: np.sum(slope(v) * v))(w) * ONE)
 
 
+def captured_twice(w):
+    slope = glow.grad(lambda v: np.sum(glow.grad(cubes)(v) * TWO))
+    return np.sum(glow.grad(lambda v: np.sum(slope(v) * v))(w) * ONE)
+
+
 def one_of_two(w):
     f = (lambda v: np.sum(v * v * w)) if np.sum(w * w) > 0 else (lambda v: np.sum(v * w))
     return np.sum(glow.grad(lambda v: f(v * 2))(w))
@@ -81,6 +86,7 @@ def of_several_slope(w):
         (by_the_last_alone, 2 * TWO * ONE),
         (captured, 9 * W**2),
         (captured_inside, 18 * W * ONE),
+        (captured_twice, 12 * TWO * ONE),
         (one_of_two, 16 * W),
         (the_other, np.full(3, 2.0)),
         (by_number, 12 * W),
@@ -92,6 +98,21 @@ def test_gradient(function: Callable[..., Any], slope: Any, backend: str) -> Non
     found = glow.grad(glow.jit(function, backend=backend))
     assert np.allclose(found(W), slope, rtol=1e-12)
     assert found.report()["instances"][0]["runs on"] == backend
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize(
+    ("function", "value"),
+    [
+        (of_several, np.sum(W**5) * np.sum(2 * W**4 * ONE) + np.sum(3 * W**4 * TWO)),
+        (captured_inside, np.sum(9 * W**2 * ONE)),
+        (captured_twice, np.sum(12 * W * TWO * ONE)),
+    ],
+    ids=lambda v: getattr(v, "__name__", ""),
+)
+def test_value(function: Callable[..., Any], value: Any, backend: str) -> None:
+    """What is made of gradients."""
+    assert np.isclose(glow.jit(function, backend=backend)(W), value, rtol=1e-12)
 
 
 @pytest.mark.parametrize(

@@ -385,8 +385,6 @@ class Specializer(Meaning):
         """A closure with further captured values."""
         kind = self.sets.resolve(function.type)
         if isinstance(kind, NamedType):
-            if not values:
-                return function
             raise NotNative("partial of a function that refers to its own kind")
         if not isinstance(kind, FnType):
             raise UnsupportedError(f"{where}: {text(kind)} is called; call a function")
