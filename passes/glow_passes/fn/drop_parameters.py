@@ -69,7 +69,7 @@ def _sites(table: Table) -> tuple[dict[str, list[CallOp | PartialOp]], dict[str,
     bound: dict[str, int] = {}
     for function in table.values():
         for op in function.block.ops:
-            if isinstance(op, RefOp) and op.target in table and op.result.uses:
+            if isinstance(op, RefOp) and op.result.uses:
                 _note(op, len(table[op.target].block.args), uses, bound)
     return uses, bound
 

@@ -110,7 +110,5 @@ def _written_out(
         replace(call, value)
         simplify(attempt, rules)
         calls = {op: n for op, n in _recursive_calls(attempt, loops).items() if op not in others}
-        call = next((op for op, n in calls.items() if n in turns), None)
-        if call is None:
-            call = next((op for op, n in calls.items() if reached([n], table) & turns.keys()), None)
+        call = next((op for op, n in calls.items() if reached([n], table) & turns.keys()), None)
     return True

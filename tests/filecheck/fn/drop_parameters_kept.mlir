@@ -148,7 +148,7 @@ glow_fn.func @holds(%x) {
   %u = glow_fn.ref @unused
   %f = glow_fn.ref @value
   %r = glow_fn.call %f(%x, %x)
-  %t = glow_fn.tuple %r, %f
+  %t = glow_fn.tuple %f, %r
   glow_fn.return %t
 }
 
