@@ -12,7 +12,7 @@ import pytest
 import glow_compiler as glow
 from glow_dialects.core.errors import GlowError
 from glow_dialects.fn.domain import NotNative
-from glow_passes.fn import specialize
+from glow_passes.fn import inference, specialize
 from glow_passes.fn.inference import infer
 from glow_runtime.functions import type_of
 
@@ -172,6 +172,42 @@ def test_forms_of_gradients(function: Callable[..., Any], given: Any, gradients:
     """Of gradients the types choose the mode: forward for numbers, for arrays forward over reverse."""
     found = instances(function, given)
     assert {n.removeprefix("grad.1.0"): k for n, k in found.items() if n.startswith("grad.")} == gradients
+
+
+def counted_and_halved(x):
+    s = x
+    for i in range(9):
+        s = np.sin(s) * i
+    n = 2**40
+    while n > 1:
+        s = np.sin(s) + n
+        n = n // 2
+    return np.sum(s)
+
+
+def test_attempts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A loop of too many turns stays one, and others do not; after too many attempts all stay."""
+
+    counted, halved = (f"counted_and_halved.body{n}.counted_and_halved.loop{n}" for n in ("", "_1"))
+    found = instances(counted_and_halved)
+    assert (found[f"{counted}.rows_9_by_3"], found[halved]) == (1, 1)
+    monkeypatch.setattr(inference, "ATTEMPTS", 1)
+    found = instances(counted_and_halved)
+    assert (found[counted], found[halved]) == (1, 1)
+
+
+def growing_counted(x):
+    s = x
+    for i in range(40):
+        s = np.concatenate([s, x * i])
+    return np.sum(s)
+
+
+@pytest.mark.parametrize("function", [growing(40), growing_counted])
+def test_message(function: Callable[..., Any]) -> None:
+    """The line of text stands under it, whatever was tried before."""
+    with pytest.raises(GlowError, match=r"keep one type and shape.*\n    (n|s|while|for) "):
+        instances(function)
 
 
 def test_room_of_straight_loops(monkeypatch: pytest.MonkeyPatch) -> None:
