@@ -280,6 +280,16 @@ def few_in_second(x):
     return glow.grad(glow.grad(lambda v: pick(product, v)))(x)
 
 
+def called_like_a_form(x):
+    def fwd(a):
+        return a * 2
+
+    def pick(f):
+        return f(x, x)
+
+    return pick(fwd)
+
+
 def kinds(x):
     return 1.0 if x > 0 else (1.0, 2.0)
 
@@ -337,6 +347,7 @@ def without_end_in_a_loop(x):
         (one_less, "none is called with 1 argument, it has 0"),
         (few_in_gradient, "product is called with 1 argument, it has 2"),
         (few_in_second, "product is called with 3 arguments, it has 2"),
+        (called_like_a_form, "fwd is called with 2 arguments, it has 1"),
         (kinds, "the branches give a tuple of 2 and a float; give both one type"),
         (paths, "the branches give a float and a tuple of 2; give both one type"),
         (arities, "grad of functions with different numbers of parameters"),
