@@ -69,14 +69,11 @@ def opt_floats_prop() -> tuple[float, ...] | None:
     return _opt_prop(DenseArrayBase.constr(f64))
 
 
-def _axes(rank: int) -> str:
-    return f"its axes are {-rank} to {rank - 1}" if rank else "it has no axes"
-
-
 def check_axis(op: str, axis: int, rank: int) -> None:
     """Raise unless 0 <= axis < rank."""
     if not 0 <= axis < rank:
-        raise VerifyException(f"{op}: axis {axis} is outside a tensor of rank {rank}; {_axes(rank)}")
+        axes = f"its axes are 0 to {rank - 1}" if rank else "it has no axes"
+        raise VerifyException(f"{op}: axis {axis} is outside a tensor of rank {rank}; {axes}")
 
 
 def check_axes(op: str, axes: Sequence[int], rank: int) -> None:

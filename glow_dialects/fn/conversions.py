@@ -24,6 +24,7 @@ from glow_dialects.fn.domain import (
     Type,
     TypesDiffer,
     ZeroType,
+    text,
 )
 from glow_dialects.fn.primitives.arithmetic import Add
 from glow_dialects.fn.primitives.compare import Eq
@@ -73,9 +74,9 @@ class Values:
                 return V(
                     want, v.code if have.kind == want.kind else self.t.cast(v.code, have.kind, want.kind)
                 )
-            case Scalar(), TensorType():
+            case Scalar(), TensorType() if want.shape == ():
                 return V(want, self.t.as_tensor(v, want))
-            case TensorType(), TensorType():
+            case TensorType(), TensorType() if (have.shape, have.dtype) == (want.shape, want.dtype):
                 return V(want, v.code)
             case TupleType(), TupleType():
                 items = [self.convert(x, t) for x, t in zip(parts(v), want.items, strict=True)]
@@ -87,7 +88,7 @@ class Values:
             case FnType(), NamedType():
                 return V(want, self._boxed(v, have, want))
             case _:
-                raise AssertionError(f"{have} to {want}")
+                raise AssertionError(f"{text(have)} where {text(want)} was inferred")
 
     def _environment(self, v: V, want: EnvType) -> V:
         have = components(v)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import pytest
+from xdsl.dialects.builtin import StringAttr
 from xdsl.parser import Parser
 
 from glow_dialects.dialects import context
-from glow_dialects.fn.dialect import FuncOp
+from glow_dialects.fn.dialect import ConstantOp, FuncOp, GetOp
 from glow_passes.fn.optimize import optimize_functions, pipeline
+from glow_passes.fn.simplify_functions import simplify_functions
 
 
 def left(operations: int, calls: int, loop: bool = False) -> set[str]:
@@ -44,3 +46,37 @@ def test_loops_are_written_out_where_that_is_asked_for() -> None:
     without, first = ([name for name, _ in pipeline("main", turns)] for turns in (0, 1))
     assert "unroll-functions" not in without
     assert first.index("unroll-functions") < first.index("simplify-functions")
+
+
+def test_lines() -> None:
+    """A value that is known stands where the operation stood that gives it, of which nothing else is kept."""
+    text = """
+    glow_fn.func @f() {
+      %two = glow_fn.constant 2 : i64
+      %r = glow_fn.prim mul(%two, %two) {line = "model.py:3", ufunc}
+      glow_fn.return %r
+    }"""
+    module = Parser(context(), text).parse_module()
+    simplify_functions(module)
+    (known,) = (op for op in module.walk() if isinstance(op, ConstantOp))
+    assert known.attributes == {"line": StringAttr("model.py:3")}
+
+
+@pytest.mark.parametrize(("index", "left"), [(0, 0), (1, 0), (2, 1), (-2, 0), (-3, 1)])
+def test_items_that_there_are_none_of(index: int, left: int) -> None:
+    """They stay where a call brings the tuple: specialisation tells the mistake."""
+    text = f"""
+    glow_fn.func @item(%t) {{
+      %i = glow_fn.get %t[{index}]
+      glow_fn.return %i
+    }}
+    glow_fn.func @main(%x, %y) {{
+      %t = glow_fn.tuple %x, %y
+      %f = glow_fn.ref @item
+      %r = glow_fn.call %f(%t)
+      glow_fn.return %r
+    }}"""
+    module = Parser(context(), text).parse_module()
+    simplify_functions(module)
+    (main,) = (f for f in module.ops if isinstance(f, FuncOp) and f.sym_name.data == "main")
+    assert sum(isinstance(op, GetOp) for op in main.block.ops) == left

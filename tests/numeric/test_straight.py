@@ -56,7 +56,7 @@ def negative(x, k):
 
 
 def compared(x, k):
-    return np.sum(x), k < 9007199254740993.0, k == 9007199254740992.0
+    return np.sum(x), k < 9007199254740993.0, k == 9007199254740992.0, k == -9007199254740992.0
 
 
 @pytest.mark.parametrize("function", [twice, squared, below, negative, compared])
@@ -219,6 +219,46 @@ def test_select(yes: bool) -> None:
     assert outputs["out1"] == 4
 
 
+HOLDING = """
+glow_fn.func @f(%c, %x, %n) {
+  %e = glow_fn.ref @first
+  %h = glow_fn.ref @second
+  %a = glow_fn.partial %h(%x)
+  %m = glow_fn.switch %c, %e, %a
+  %t = glow_fn.tuple %x, %n
+  %g = glow_fn.ref @third
+  %b = glow_fn.partial %g(%held, %t)
+  %s = glow_fn.switch %c, %e, %b
+  %r = glow_fn.tuple %s, %x
+  %v = glow_fn.get %r[1]
+  glow_fn.return %v
+}
+glow_fn.func @first(%y) {
+  glow_fn.return %y
+}
+glow_fn.func @second(%x, %y) {
+  glow_fn.return %y
+}
+glow_fn.func @third(%a, %t, %y) {
+  glow_fn.return %y
+}
+"""
+
+
+def test_functions_that_are_not_called() -> None:
+    """One of two, of which one holds a function, arrays and numbers; none that is one of several."""
+    types: list[Type] = [BOOL, TensorType((3,), "float64"), INT]
+    _, outputs = of_text(HOLDING.replace("%held", "%a"), types, True, X, 2)
+    np.testing.assert_array_equal(outputs["out0"], X)
+    with pytest.raises(NotNative, match="functions of several kinds"):
+        of_text(HOLDING.replace("%held", "%m"), types, True, X, 2)
+
+
+def endless(x):
+    endless(x)
+    return x * 2
+
+
 LARGE, SECOND = np.arange(5000.0), np.arange(5000.0) ** 2
 
 
@@ -286,6 +326,7 @@ def a_function(x):
         (half, (X, 3), r"test_straight.py:\d+: floor_div of numbers that the run tells, an int"),
         (as_int, (X, 3), r"test_straight.py:\d+: int of numbers that the run tells, an int"),
         (a_function, (X,), "^a function as the result"),
+        (endless, (X,), r"test_straight.py:\d+: a loop or a recursion that stays one"),
     ],
 )
 def test_what_is_no_graph(function: Callable[..., Any], given: tuple[Any, ...], message: str) -> None:

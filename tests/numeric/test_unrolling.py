@@ -14,6 +14,7 @@ from glow_dialects.fn.domain import EnvType, FnType, NoneType, Scalar, TensorTyp
 from glow_passes.fn.unrolling import TooLong, Unrolling, has_tensors, has_texts, same_step
 
 W = np.random.default_rng(0).normal(size=(3, 3)) * 0.5
+ROWS = np.random.default_rng(0).normal(size=(100, 2))
 
 
 def halving(turns: int, inner: int = 1) -> Callable[..., Any]:
@@ -84,6 +85,41 @@ def test_turns(program: Callable[..., Any], given: Any, count: int) -> None:
     step = np.random.default_rng(1).normal(size=np.shape(given))
     slope = (program(given + 1e-6 * step) - program(given - 1e-6 * step)) / 2e-6
     assert np.isclose(np.sum(glow.grad(program)(given) * step), slope, rtol=1e-5, atol=1e-8)
+
+
+def grows(x, n):
+    s = x[0:1]
+    for i in range(n):
+        s = np.concatenate([s, x[i : i + 1] * 0.5])
+    return s
+
+
+def shrinks(x, n):
+    for _ in range(n):
+        x = x[1:] * 0.5
+    return x
+
+
+@pytest.mark.parametrize("function", [grows, shrinks])
+def test_shapes_that_change_each_turn(function: Callable[..., Any]) -> None:
+    """33 turns become instances of their own, whose gradients too; more are refused with what to do."""
+
+    def of(turns: int) -> Callable[..., Any]:
+        return lambda x: np.sum(function(x, turns) ** 2)
+
+    for turns in (0, 1, 33):
+        compiled = glow.jit(of(turns))
+        assert np.isclose(compiled(ROWS), of(turns)(ROWS))
+        assert compiled.report()["instances"] == [{"runs on": "cpu", "because": ""}]
+    step = np.random.default_rng(1).normal(size=ROWS.shape)
+    found = np.sum(glow.grad(of(5))(ROWS) * step)
+    sides = [of(5)(ROWS + h * step) for h in (1e-6, -1e-6)]
+    assert np.isclose(found, (sides[0] - sides[1]) / 2e-6, rtol=1e-6)
+    with pytest.raises(
+        glow.GlowError,
+        match="'[sx]' is an array of .* in turn; keep one type and shape for a value that a loop",
+    ):
+        glow.jit(of(34))(ROWS)
 
 
 def by_name(w):

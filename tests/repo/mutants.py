@@ -87,7 +87,7 @@ TESTS: dict[Path, tuple[str, ...]] = {
     PASSES / "fn": (
         *("numeric/test_functions.py::test_gradient", "numeric/test_functions_errors.py::test_message"),
         *numeric("derived_functions functions_declared specialize unrolling outline_control"),
-        *numeric("inference straight"),
+        *numeric("inference straight simplify_functions expand_grad reverse second_derivatives"),
         *("numeric/test_functions_turns.py::test_gradient_inside_another", "numeric/test_grouped_turns.py"),
     ),
     PASSES / "partition": (

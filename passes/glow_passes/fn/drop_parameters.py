@@ -52,7 +52,7 @@ def drop_parameters(module: ModuleOp, called: Sequence[str] = ()) -> None:
             break
         dead -= alive
     for name, sites in uses.items():
-        gone = sorted((i for n, i in dead if n == name), reverse=True)
+        gone = {i for n, i in dead if n == name}
         for site in sites if gone else ():
             kept = [v for i, v in enumerate(site.arguments) if i not in gone]
             site.operands = [site.callee, *kept]
@@ -69,7 +69,7 @@ def _sites(table: Table) -> tuple[dict[str, list[CallOp | PartialOp]], dict[str,
     bound: dict[str, int] = {}
     for function in table.values():
         for op in function.block.ops:
-            if isinstance(op, RefOp) and op.target in table and op.result.uses:
+            if isinstance(op, RefOp) and op.result.uses:
                 _note(op, len(table[op.target].block.args), uses, bound)
     return uses, bound
 
@@ -121,8 +121,7 @@ def _note(
 def _used(table: Table, name: str, index: int, dead: set[tuple[str, int]]) -> bool:
     """Whether a parameter is used otherwise than as an argument that is dropped."""
     for use in table[name].block.args[index].uses:
-        site = use.operation
-        callee = site.operands[0].owner if isinstance(site, CallOp | PartialOp) and use.index > 0 else None
+        callee = use.operation.operands[0].owner
         if not isinstance(callee, RefOp) or (callee.target, use.index - 1) not in dead:
             return True
     return False

@@ -9,7 +9,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation
 
 from glow_dialects.core.errors import UnsupportedError
-from glow_dialects.fn.dialect import FuncOp, GradOp, RefOp, ValueAndGradOp
+from glow_dialects.fn.dialect import FuncOp, GradOp, PartialOp, RefOp, ValueAndGradOp
 from glow_dialects.fn.maker import Maker, modes_of
 from glow_dialects.fn.syntax import LINE
 from glow_passes.contract import FunctionPass
@@ -18,7 +18,11 @@ from glow_passes.fn.lift_closures import lift_closures
 
 
 def expand_gradients(functions: Functions, mode: str = "r") -> None:
-    """Replace gradients of functions that are known, innermost first, and make all that they refer to."""
+    """Replace gradients of functions that are known, at any order, and make all that they refer to.
+
+    What is derived is derived of functions as they were: before any gradient in them is replaced.
+    """
+    found: dict[GradOp | ValueAndGradOp, list[str | None]] = {}
     done: set[str] = set()
     pending = [f.sym_name.data for f in functions.module.body.block.ops if isinstance(f, FuncOp)]
     while pending:
@@ -26,36 +30,47 @@ def expand_gradients(functions: Functions, mode: str = "r") -> None:
         if name in done:
             continue
         done.add(name)
-        for op in list(functions.table[name].block.ops):
-            if isinstance(op, GradOp | ValueAndGradOp) and not modes_of(op):
-                target = op.function.owner
-                if isinstance(target, RefOp):
-                    pending += _replace(op, functions, mode)
-            elif isinstance(op, RefOp):
+        for op in functions.table[name].block.ops:
+            if isinstance(op, RefOp):
                 pending.append(op.target)
+            elif isinstance(op, GradOp | ValueAndGradOp) and isinstance(op.function.owner, RefOp):
+                found[op] = _forms(op, op.function.owner.target, functions, mode)
+                pending += filter(None, found[op])
+    for op, names in found.items():
+        _replace(op, names)
 
 
-def _replace(op: GradOp | ValueAndGradOp, functions: Functions, mode: str) -> list[str]:
+def _forms(op: GradOp | ValueAndGradOp, target: str, functions: Functions, mode: str) -> list[str | None]:
+    """The gradient function, and the forms of the function `target` that it holds; None is no tangent."""
+    name = functions.gradient_of(op, functions.arity(target), mode)
+    before = modes_of(op)
+    if before.startswith("r"):  # forward mode over reverse mode
+        before = before[1:]
+        forms = [functions.derived(target, before, "j"), target]
+    else:
+        forms = [functions.derived(target, before, mode)]
+    tangents = [None] * (2 ** before.count("j") - 1)
+    return [name, *(n for form in forms for n in (form, *tangents))]
+
+
+def _replace(op: GradOp | ValueAndGradOp, names: list[str | None]) -> None:
     target, block = op.function.owner, op.parent
     assert block is not None and isinstance(target, RefOp)
-    name = functions.gradient_of(op, functions.arity(target.target), mode)
     m = Maker(block)
     m.line = op.attributes.get(LINE)
-    form = functions.derived(target.target, "", mode)
-    closure = m.partial(m.ref(name), m.ref(form))
-    partial = closure.owner
-    assert isinstance(partial, Operation)
-    for new in (*[v.owner for v in partial.operands], partial):
+    gradient, *forms = (m.zero() if n is None else m.ref(n) for n in names)
+    partial = m.partial(gradient, *forms).owner
+    assert isinstance(partial, PartialOp)
+    for new in (*dict.fromkeys(v.owner for v in partial.operands), partial):
         assert isinstance(new, Operation)
         new.detach()
         block.insert_op_before(new, op)
-    op.result.replace_all_uses_with(closure)
+    op.result.replace_all_uses_with(partial.result)
     op.detach()
     op.erase()
     if not target.result.uses:
         target.detach()
         target.erase()
-    return [name, form]
 
 
 @dataclass(frozen=True)

@@ -147,12 +147,12 @@ class Functions:
 
     def place(self, name: str) -> str:
         """Where a function stands: `file:line` of its first operation that stands somewhere."""
-        sources = (op.source for op in self.table[name].block.ops if isinstance(op, FnOp) and op.source)
-        return next(sources, "")
+        sources = (op.source for op in self.table[name].block.ops if isinstance(op, FnOp))
+        return next(filter(None, sources), "")
 
     def plain_count(self, name: str, count: int) -> int:
         """Arguments of the user's function where its derived form `name` has `count`."""
-        for suffix in reversed(name.split(".")):
+        for suffix in reversed(name.split(".")[1:]):
             count = count - 1 if suffix == "fwd" else count // 2 if suffix == "jvp" else count
         return count
 

@@ -62,5 +62,5 @@ def _inferred(
                 raise with_line(error) from None
             # values that take another shape each turn
             unrolling = again(turns=False, rolled=set())
-    specializer = Specializer(functions, ahead_only)
+    specializer = Specializer(functions, ahead_only, Unrolling(enabled=False, turns=False))
     return specializer, specializer.infer(name, arguments)

@@ -64,11 +64,7 @@ class Reverse:
         last = ops.pop()
         assert isinstance(last, ReturnOp)
         tail: CallOp | None = None
-        if (
-            isinstance(last.value.owner, CallOp)
-            and len(list(last.value.uses)) == 1
-            and last.value.owner is ops[-1]
-        ):
+        if isinstance(last.value.owner, CallOp) and last.value.owner is ops[-1]:
             tail = ops.pop()  # pyright: ignore[reportAssignmentType]
         for op in ops:
             self._ahead(op)

@@ -80,7 +80,7 @@ class Rules:
         source = self.table[name]
         if name in self.kept or "gradient" in source.attributes:
             return None
-        if self.small is not None and self.uses.get(name, 0) > 1 and len(source.block.ops) > self.small:
+        if self.small is not None and self.uses[name] > 1 and len(source.block.ops) > self.small:
             return None
         return source, callee[1]
 
@@ -109,7 +109,7 @@ def _once(function: FuncOp, rules: Rules) -> bool:
         if isinstance(op, ReturnOp | LambdaOp):
             continue
         value = _simpler(op)
-        if value is None and isinstance(op, CallOp):
+        if isinstance(op, CallOp):
             callee = rules.source(op, size)
             if callee is not None:
                 size += len(callee[0].block.ops)

@@ -106,11 +106,9 @@ class Specializer(Meaning):
     `unrolling` says which loops of tensors become an instance a turn.
     """
 
-    def __init__(
-        self, functions: Functions, ahead_only: bool = False, unrolling: Unrolling | None = None
-    ) -> None:
+    def __init__(self, functions: Functions, ahead_only: bool, unrolling: Unrolling) -> None:
         super().__init__(Sets(), NoCode())
-        self.unrolling = unrolling or Unrolling(enabled=False, turns=False)
+        self.unrolling = unrolling
         self.ahead_only = ahead_only
         self.functions = functions
         self.instances: list[Instance] = []
@@ -163,11 +161,10 @@ class Specializer(Meaning):
             if error is not None:
                 raise raised(*error)
         looping = [i for i in stuck if "counted" in i.function.attributes and self.is_recursive(i.name)]
-        first = (looping or stuck)[0]
-        where = next((o.source for o in first.function.block.ops if isinstance(o, FnOp) and o.source), "")
-        name = first.name.split(".")[0]
+        name = (looping or stuck)[0].name
         raise UnsupportedError(
-            f"{where}: {name} never returns: every path calls it again; add a base case that returns a value"
+            f"{self.functions.place(name)}: {name.split('.')[0]} never returns: every path calls it again;"
+            " add a base case that returns a value"
         )
 
     # --- instances --------------------------------------------------------------------------------
@@ -185,6 +182,7 @@ class Specializer(Meaning):
         return self.recursive[name]
 
     def _new(self, name: str, arguments: list[Type], parent: Instance | None) -> Instance:
+        assert not self.settled, f"{name} is called with types that were not inferred"
         key = (name, *[self.sets.resolve(t) for t in arguments])
         instance = Instance(name, self.functions.table[name], arguments, parent, number=len(self.instances))
         self.table[key] = instance
@@ -246,8 +244,10 @@ class Specializer(Meaning):
         if derived.count(".fwd") > 1:
             return name  # the tape of a loop, differentiated again, refers to itself: one instance a turn
         loop = self.functions.loop(base)
-        turns = None if loop is None else loop.turns(kinds, 2 ** derived.count(".jvp"))
-        if loop is None or turns is None or turns[1] < 2 or any(i.name == name for i in current.chain()):
+        if loop is None:
+            return name
+        turns = loop.turns(kinds, 2 ** derived.count(".jvp"))
+        if turns is None or turns[1] < 2 or any(i.name == name for i in current.chain()):
             return name
         self.unrolling.turned = True
         return "".join([self.functions.in_turns(loop, *turns, self.order), *derived])
@@ -259,15 +259,12 @@ class Specializer(Meaning):
                 new = self.sets.join(old, kind, recursive=True)
             except TypesDiffer as error:
                 name = instance.function.block.args[index].name_hint or f"argument {index}"
-                first = next(
-                    (o for o in instance.function.block.ops if isinstance(o, FnOp) and o.source), None
-                )
-                where = first.source if first is not None else instance.name
                 raise UnsupportedError(
-                    f"{where}: '{name}' is {error} in turn; keep one type and shape for a value that a loop"
-                    " or recursion carries"
+                    f"{self.functions.place(instance.name)}: '{name}' is {error} in turn;"
+                    " keep one type and shape for a value that a loop or recursion carries"
                 ) from None
             if new != old:
+                assert not self.settled, f"{instance.name} is called with types that were not inferred"
                 instance.parameters[index] = new
                 self.waiting.add(instance)
 
@@ -283,6 +280,7 @@ class Specializer(Meaning):
             where = last.source
             raise UnsupportedError(f"{where}: the paths return {error}; return one type") from None
         if joined != self.sets.resolve(instance.result):
+            assert not self.settled, f"{instance.name} returns {text(joined)}, which was not inferred"
             instance.result = joined
             self.waiting |= instance.callers
 
@@ -291,7 +289,7 @@ class Specializer(Meaning):
         scope = Scope(instance)
         for argument, kind in zip(instance.function.block.args, instance.parameters, strict=True):
             scope.values[argument] = V(self.sets.resolve(kind))
-            instance.named = instance.named or has_sets(kind)
+            instance.named |= has_sets(kind)
         for op in instance.function.block.ops:
             if isinstance(op, ReturnOp):
                 return self.sets.resolve(scope.values[op.value].type)
@@ -307,7 +305,7 @@ class Specializer(Meaning):
                 if key is not None:
                     self.known[key] = value
             scope.values[op.results[0]] = value
-            instance.named = instance.named or has_sets(value.type)
+            instance.named |= has_sets(value.type)
             self.visits += 1
         raise AssertionError(instance.name)
 
@@ -387,8 +385,6 @@ class Specializer(Meaning):
         """A closure with further captured values."""
         kind = self.sets.resolve(function.type)
         if isinstance(kind, NamedType):
-            if not values:
-                return function
             raise NotNative("partial of a function that refers to its own kind")
         if not isinstance(kind, FnType):
             raise UnsupportedError(f"{where}: {text(kind)} is called; call a function")

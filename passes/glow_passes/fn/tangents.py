@@ -47,7 +47,8 @@ class Tangents:
         self.m = Maker(Block(arg_types=[any_type] * (2 * len(source.block.args))))
         self.values: dict[SSAValue, SSAValue] = {}
         self.tangents: dict[SSAValue, SSAValue] = {}
-        self.pairs: dict[Operation, SSAValue] = {}
+        #: The results of calls with their tangents, as the calls give them.
+        self.pairs: dict[SSAValue, SSAValue] = {}
 
     def make(self) -> None:
         """Add the function to the table."""
@@ -71,9 +72,8 @@ class Tangents:
                 op.erase()
 
     def _return(self, op: ReturnOp) -> None:
-        m, owner = self.m, op.value.owner
-        pair = self.pairs.get(owner) if isinstance(owner, CallOp) else None
-        if pair is None or len(list(op.value.uses)) > 1:
+        m, pair = self.m, self.pairs.get(op.value)
+        if pair is None:
             pair = m.tuple([self.values[op.value], self._or_zero(op.value)])
         returned = ReturnOp.create(operands=[pair])
         returned.attributes.update(op.attributes)
@@ -94,7 +94,7 @@ class Tangents:
             return
         if isinstance(op, CallOp):
             pair = m.call(self.values[op.callee], *self._interleaved(op.arguments))
-            self.pairs[op] = pair
+            self.pairs[result] = pair
             self.values[result], self.tangents[result] = m.pair(pair)
             return
         if isinstance(op, PartialOp):

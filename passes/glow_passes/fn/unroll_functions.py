@@ -58,16 +58,12 @@ def _unroll(name: str, table: Table, loops: set[str], count: int, limit: int) ->
     while True:
         function = table[name]
         attempt = function.clone()
-        calls = [op for op in attempt.block.ops if _recursive_call(op, loops) is not None]
+        calls = list(_recursive_calls(attempt, loops))
         if failed >= len(calls):
             return
         before = _mentions(attempt, loops)
-        target = calls[failed]
-        assert isinstance(target, CallOp)
-        if (
-            not _written_out(attempt, target, table, loops, rules, count)
-            or _mentions(attempt, loops) >= before
-        ):
+        ended = _written_out(attempt, calls[failed], table, loops, rules, count)
+        if not ended or _mentions(attempt, loops) >= before:
             failed += 1
             continue
         block = function.parent
@@ -78,9 +74,11 @@ def _unroll(name: str, table: Table, loops: set[str], count: int, limit: int) ->
         table[name] = attempt
 
 
-def _recursive_call(op: object, loops: set[str]) -> str | None:
-    callee = known_callee(op) if isinstance(op, CallOp) else None
-    return callee[0].target if callee is not None and callee[0].target in loops else None
+def _recursive_calls(function: FuncOp, loops: set[str]) -> dict[CallOp, str]:
+    """The calls of recursive functions, with what they call."""
+    calls = {op: known_callee(op) for op in function.block.ops if isinstance(op, CallOp)}
+    named = {op: callee[0].target for op, callee in calls.items() if callee is not None}
+    return {op: name for op, name in named.items() if name in loops}
 
 
 def _mentions(function: FuncOp, loops: set[str]) -> int:
@@ -96,7 +94,7 @@ def _written_out(
 
     Each function is written out `count` times; the other calls of the function at hand stay.
     """
-    others = {op for op in attempt.block.ops if op is not first and isinstance(op, CallOp)}
+    others = set(attempt.block.ops)
     turns: dict[str, int] = {}
     call: CallOp | None = first
     while call is not None:
@@ -111,13 +109,6 @@ def _written_out(
             return False
         replace(call, value)
         simplify(attempt, rules)
-        calls = [op for op in attempt.block.ops if isinstance(op, CallOp) and op not in others]
-        call = next((op for op in calls if _recursive_call(op, loops) in turns), None)
-        if call is None:
-            call = next((op for op in calls if _same_loop(op, turns, table, loops)), None)
+        calls = {op: n for op, n in _recursive_calls(attempt, loops).items() if op not in others}
+        call = next((op for op, n in calls.items() if reached([n], table) & turns.keys()), None)
     return True
-
-
-def _same_loop(op: object, turns: dict[str, int], table: Table, loops: set[str]) -> bool:
-    name = _recursive_call(op, loops)
-    return name is not None and any(t in reached([name], table) for t in turns)

@@ -148,6 +148,55 @@ glow_fn.func @holds(%x) {
   %u = glow_fn.ref @unused
   %f = glow_fn.ref @value
   %r = glow_fn.call %f(%x, %x)
-  %t = glow_fn.tuple %r, %f
+  %t = glow_fn.tuple %f, %r
   glow_fn.return %t
+}
+
+// So does one that is handed to another function.
+// CHECK-LABEL: glow_fn.func @handed(%a, %b) {
+// CHECK-LABEL: glow_fn.func @takes(%f, %x) {
+// CHECK-LABEL: glow_fn.func @hands(%x) {
+// CHECK-NEXT:    %f = glow_fn.ref @handed
+// CHECK-NEXT:    %r = glow_fn.call %f(%x, %x)
+// CHECK-NEXT:    %g = glow_fn.ref @takes
+// CHECK-NEXT:    %s = glow_fn.call %g(%f, %r)
+glow_fn.func @handed(%a, %b) {
+  %one = glow_fn.constant 1 : i64
+  glow_fn.return %one
+}
+glow_fn.func @takes(%f, %x) {
+  %r = glow_fn.call %f(%x, %x)
+  glow_fn.return %r
+}
+glow_fn.func @hands(%x) {
+  %f = glow_fn.ref @handed
+  %r = glow_fn.call %f(%x, %x)
+  %g = glow_fn.ref @takes
+  %s = glow_fn.call %g(%f, %r)
+  glow_fn.return %s
+}
+
+// What is called from outside gets what it is given there; so does a function with a declared gradient.
+// CHECK-LABEL: glow_fn.func @outside(%x, %y) {
+// CHECK-NEXT:    %s = glow_fn.prim sub(%x, %y)
+glow_fn.func @outside(%x, %y) {
+  %s = glow_fn.prim sub(%x, %y)
+  %f = glow_fn.ref @outside
+  %r = glow_fn.call %f(%s, %s)
+  glow_fn.return %r
+}
+// CHECK-LABEL: glow_fn.func @declared_of_two(%a, %b) attributes {gradient = @slopes} {
+// CHECK-NEXT:    %s = glow_fn.prim sub(%a, %b)
+glow_fn.func @slopes(%d, %y, %a, %b) {
+  %t = glow_fn.tuple %a, %b
+  glow_fn.return %t
+}
+glow_fn.func @declared_of_two(%a, %b) attributes {gradient = @slopes} {
+  %s = glow_fn.prim sub(%a, %b)
+  glow_fn.return %s
+}
+glow_fn.func @calls_with_one(%x) {
+  %f = glow_fn.ref @declared_of_two
+  %r = glow_fn.call %f(%x, %x)
+  glow_fn.return %r
 }

@@ -6,7 +6,8 @@
 // CHECK-NEXT:    %[[A:.*]] = glow_fn.prim sin(%x)
 // CHECK-NEXT:    glow_fn.return %[[A]]
 // LIMIT-LABEL: glow_fn.func @short(%x) {
-// LIMIT:         glow_fn.call
+// LIMIT-NEXT:    %f = glow_fn.ref @sine
+// LIMIT-NEXT:    %r = glow_fn.call %f(%x)
 glow_fn.func @sine(%x) {
   %y = glow_fn.prim sin(%x)
   glow_fn.return %y
@@ -44,6 +45,37 @@ glow_fn.func @items(%x, %y, %z) {
   %c = glow_fn.get %t[0]
   %d = glow_fn.get %t[-1]
   %r = glow_fn.tuple %a, %b, %c, %d
+  glow_fn.return %r
+}
+
+// Graphs of equal values differ by their nodes.
+// CHECK-LABEL: glow_fn.func @graphs(%x) {
+// CHECK:         glow.relu
+// CHECK:         glow.sigmoid
+glow_fn.func @graphs(%x) {
+  %a = glow_fn.tensors(%x) {
+  ^bb0(%v : tensor<3xf32>):
+    %y = glow.relu %v : (tensor<3xf32>) -> tensor<3xf32>
+    glow_fn.yield(%y)
+  }
+  %b = glow_fn.tensors(%x) {
+  ^bb0(%v : tensor<3xf32>):
+    %y = glow.sigmoid %v : (tensor<3xf32>) -> tensor<3xf32>
+    glow_fn.yield(%y)
+  }
+  %r = glow_fn.tuple %a, %b
+  glow_fn.return %r
+}
+
+// NumPy's sum of bools is a bool, Python's an int.
+// CHECK-LABEL: glow_fn.func @bools() {
+// CHECK:         %b = glow_fn.prim add(%yes, %yes) {ufunc}
+// CHECK:         glow_fn.tuple %[[A:.*]], %b
+glow_fn.func @bools() {
+  %yes = glow_fn.constant true
+  %a = glow_fn.prim add(%yes, %yes)
+  %b = glow_fn.prim add(%yes, %yes) {ufunc}
+  %r = glow_fn.tuple %a, %b
   glow_fn.return %r
 }
 

@@ -26,3 +26,25 @@ glow.func @main {
   %a0 = glow.get @a0 : tensor<3x5xf32>
   %0 = glow.softmax %a0 {axis = 2 : i64} : (tensor<3x5xf32>) -> tensor<3x5xf32>
 }
+
+// -----
+
+// An axis counts from the first: the message offers none that is refused.
+
+// expected-error@unknown {{glow.softmax: axis -1 is outside a tensor of rank 2; its axes are 0 to 1}}
+// CHECK: axis -1 is outside a tensor of rank 2; its axes are 0 to 1
+glow.placeholder @a0 input : tensor<3x5xf32>
+glow.func @main {
+  %a0 = glow.get @a0 : tensor<3x5xf32>
+  %0 = glow.softmax %a0 {axis = -1 : i64} : (tensor<3x5xf32>) -> tensor<3x5xf32>
+}
+
+// -----
+
+// expected-error@unknown {{glow.softmax: axis 0 is outside a tensor of rank 0; it has no axes}}
+// CHECK: axis 0 is outside a tensor of rank 0; it has no axes
+glow.placeholder @a0 input : tensor<f32>
+glow.func @main {
+  %a0 = glow.get @a0 : tensor<f32>
+  %0 = glow.softmax %a0 {axis = 0 : i64} : (tensor<f32>) -> tensor<f32>
+}

@@ -48,7 +48,7 @@ class Survey(NoCode):
             now = pending.pop()
             if now not in self.edges:
                 self.edges[now] = []
-                program.body(now)
+                program.visit(now)
                 pending += self.edges[now]
         for function in self.edges.values():
             for target in function:
