@@ -145,6 +145,22 @@ def test_errors(tmp_path: Path) -> None:
         glow.LanguageModel(tmp_path)
 
 
+def test_weights_beside_experts(tmp_path: Path) -> None:
+    """A layer has experts or it has none: weights of the other kind are not left out in silence."""
+    lms.written(tmp_path, "qwen3_moe", mlp_only_layers=[1])
+    beside = {"model.layers.0.mlp.up_proj.weight": np.ones((96, 64), np.float32)}
+    save_file(beside, tmp_path / "model.safetensors")
+    (tmp_path / "model.safetensors.index.json").unlink()
+    with pytest.raises(glow.GlowError, match=r"'model.layers.0.mlp.up_proj.weight', one of 1 such weights"):
+        glow.LanguageModel(tmp_path)
+    (tmp_path / "model.safetensors").unlink()
+    for file in tmp_path.glob("*.safetensors"):
+        tensors = {n: t for n, t in load_file(file).items() if "mlp.gate." not in n}
+        save_file(tensors, file)
+    with pytest.raises(glow.GlowError, match=r"experts.\*.down_proj.weight', one of 3 such weights"):
+        glow.LanguageModel(tmp_path)
+
+
 def test_saving(tmp_path: Path) -> None:
     """Experts of few bits are saved one by one, and are the same model when they are read."""
     lms.written(tmp_path / "own", "qwen3_moe", intermediate_size=64)

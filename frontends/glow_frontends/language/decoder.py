@@ -133,6 +133,18 @@ class LanguageFiles:
     special: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
+def unread(names: Collection[str], router: Router | None) -> set[str]:
+    """Of our names of weights those that no graph reads: a layer has experts, or it has none."""
+    routed = {n.removesuffix(".router") for n in names if n.endswith(".router")} if router else set[str]()
+    unused: set[str] = set()
+    for name in names:
+        layer, _, part = name.removesuffix(".bias").partition(".")
+        experts = part.startswith(("router", "experts_", "shared_"))
+        if part in ("gate", "up", "down") if layer in routed else experts:
+            unused.add(name)
+    return unused
+
+
 def check_all_known(left: Collection[str], path: Path, kind: str) -> None:
     """UnsupportedError where files have weights `left` that nothing of an architecture's graph reads."""
     if left:

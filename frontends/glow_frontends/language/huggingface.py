@@ -12,7 +12,7 @@ import numpy as np
 
 from glow_dialects.core.errors import GlowError, UnsupportedError
 from glow_frontends.language.blocks import Blocks, stacked
-from glow_frontends.language.decoder import Decoder, LanguageFiles, Weight, check_all_known
+from glow_frontends.language.decoder import Decoder, LanguageFiles, Weight, check_all_known, unread
 from glow_frontends.language.huggingface_config import Config, decoder_of
 from glow_frontends.language.packed_weights import quantization_of, settings_beside, with_packed
 from glow_frontends.language.safetensors import folder_tensors
@@ -196,6 +196,7 @@ def _weights(
     """The weights under our names; UnsupportedError where the files have more than the architecture."""
     found: dict[str, Callable[[], Weight]] = {}
     prefix, layers = prefixes(kind)
+    theirs_of: dict[str, str] = {}
     left = {n for n in tensors if not n.endswith(_TABLES) and n.rpartition(".")[2] not in _PACKED}
 
     def add(ours: str, theirs: str) -> None:
@@ -208,7 +209,8 @@ def _weights(
                 left.discard(name)
             if tensor is not None:
                 made = _changed(kind, ours, ending, tensor)
-                found[ours if ending == "weight" else f"{ours}.bias"] = made
+                own = ours if ending == "weight" else f"{ours}.bias"
+                found[own], theirs_of[own] = made, name
 
     for ours, theirs in NAMES[kind].items():
         if ours in WHOLE:
@@ -221,6 +223,7 @@ def _weights(
             name = f"{prefix}{layers}.{layer}.{theirs}"
             _split(found, tensors, name, layer, parts, decoder)
             left -= {f"{name}.weight", f"{name}.bias"}
+    left |= {theirs_of.get(own, own) for own in unread(found, decoder.router)}
     check_all_known(left, config.file.parent, kind)
     if config.get("tie_word_embeddings", kind in ("gemma", "gemma2", "gemma3_text", "gpt2")):
         found.pop("head", None)
