@@ -15,9 +15,11 @@ from glow_dialects.core.builder import Builder
 from glow_dialects.core.graph_op import PureOp, graph_op
 from glow_dialects.core.sample import Sample, random
 from glow_dialects.core.types import Array, Tensor, dtype_of, element_of, shape_of, tensor
+from glow_dialects.ops.arithmetic import AddOp, MulOp
 from glow_dialects.ops.cast import CastOp
 from glow_dialects.ops.gather import GatherOp
 from glow_dialects.ops.indexing import out_of_range
+from glow_dialects.ops.iota import IotaOp
 from glow_dialects.ops.matmul import BatchMatmulOp, swapped
 from glow_dialects.ops.matmul_half import HALVES
 from glow_dialects.ops.reshape import ReshapeOp
@@ -53,12 +55,21 @@ class ExpertMatmulOp(PureOp):
         return [tensor((x[0], weights[1]), f32)]
 
     def decompose(self, b: Builder) -> Sequence[SSAValue]:
-        (rows, depth), columns = shape_of(self.x), shape_of(self.weights)[1]
-        chosen = b(GatherOp(self.weights, self.experts))
-        if element_of(chosen) != f32:
-            chosen = b(CastOp(chosen, results=tensor(shape_of(chosen), f32)))
-        x = b(ReshapeOp.to(self.x, (rows, 1, depth)))
-        return [b(ReshapeOp.to(b(BatchMatmulOp(x, swapped(chosen, b))), (rows, columns)))]
+        (rows, depth), (count, columns, _) = shape_of(self.x), shape_of(self.weights)
+
+        def times(x: SSAValue, weights: SSAValue) -> SSAValue:
+            if element_of(weights) != f32:
+                weights = b(CastOp(weights, results=tensor(shape_of(weights), f32)))
+            return b(BatchMatmulOp(x, swapped(weights, b)))
+
+        if rows <= count:
+            y = times(b(ReshapeOp.to(self.x, (rows, 1, depth))), b(GatherOp(self.weights, self.experts)))
+            return [b(ReshapeOp.to(y, (rows, columns)))]
+        # Matrices for each row would take more memory than all results of each row.
+        every = times(b(ReshapeOp.to(self.x, (1, rows, depth))), self.weights)
+        every = b(ReshapeOp.to(every, (count * rows, columns)))
+        first = b(MulOp(self.experts, b.scalar(rows, self.experts)))
+        return [b(GatherOp(every, b(AddOp(first, b(IotaOp(results=self.experts.type))))))]
 
     def reference(self, result: Array, x: Array, weights: Array, experts: Array) -> None:
         def matrix(expert: int) -> Array:

@@ -208,15 +208,14 @@ class DecoderBuilder:
         g, rows, chosen = self.g, self.rows, router.chosen
         shares, experts = self._shares(x, layer, router)
         count = rows * chosen
-        experts, tokens, places = g.reshape(experts, (count,)), np.arange(count) // chosen, None
+        experts, places = g.reshape(experts, (count,)), None
         if rows > 1:
-            numbers = np.arange(count)
             experts, order = g.top_k(experts, count, largest=False)
-            places = g.scatter_elements(np.zeros(count, np.int64), order, numbers)
-            tokens = g.gather(tokens, order)
-        y = self._feed(
-            g.gather(x, tokens), f"{layer}.experts_", partial(self._expert_linear, experts=experts)
-        )
+            _, places = g.top_k(order, count, largest=False)
+            x = g.gather(x, order // chosen)
+        else:
+            x = g.expand(x, (count, x.shape[1]))
+        y = self._feed(x, f"{layer}.experts_", partial(self._expert_linear, experts=experts))
         y = y if places is None else g.gather(y, places)
         y = g.reshape(y, (rows, chosen, y.shape[-1])) * g.reshape(shares, (rows, chosen, 1))
         return g.reduce_sum(y, (1,))

@@ -42,6 +42,8 @@ from glow_dialects.ops.module import GetOp
 
 _FEW = 8
 """Products of at most so many rows unpack weights in registers."""
+_RUN = 6
+"""Rows of one expert that share what is unpacked."""
 _SLICE = 1024
 """Places of the reduction that are unpacked at once for many rows."""
 _HALVES = 256.0
@@ -56,8 +58,8 @@ class BlockGemmSpec:
 
     W [k, n] is (code - point) scale by codes of `bits`; each run of `block` places of k has a scale for each
     column, and an offset -point scale where `offsets`; else `point` is everyone's. `levels`: what codes stand
-    for, where that is not their numbers. Each row has the one of so many `experts` that it names, and is
-    computed alone; 0: there is one matrix for all.
+    for, where that is not their numbers. Each row has the one of so many `experts` that it names; 0: there is
+    one matrix for all.
 
     Operands: C, A, codes, scales, [offsets], [experts], [bias], [extras], [scratch].
     """
@@ -75,8 +77,8 @@ class BlockGemmSpec:
 
     @property
     def together(self) -> int:
-        """Rows by one matrix."""
-        return 1 if self.experts else self.m
+        """Rows by one matrix, or as many of them as are taken together."""
+        return _RUN if self.experts else self.m
 
     @property
     def each(self) -> int:
@@ -152,16 +154,13 @@ class _Emission:
         self.scratch = next(operands) if block_scratch_bytes(spec, k.target) else None
         self.looks_up = _permutes(k.target) and spec.bits < 8
         self.floats = spec.bits == 8 and spec.levels is not None
-        # Where no level has a point besides, sums of a block may be scaled when they are whole.
-        sums = self.block.rows * self.block.vectors
-        pointless = self.looks_up or (self.floats and not spec.point)
-        self.late = pointless and not spec.offsets and 2 * sums <= k.target.registers * 3 // 4
+        self.late = False
 
     def emit(self) -> None:
         """Items (group of rows, panel of columns), shared by the workers."""
         k, spec = self.k, self.spec
         if spec.experts:
-            rows = PanelRows(spec.m, spec.n, self.block.vectors, 1, spec.experts)
+            rows = PanelRows(spec.m, spec.n, self.block.vectors, self.block.rows, spec.experts)
             rows.emit(k, self.experts, self._begin, self._few)
             return
         vectors, panels = ceil_div(spec.n, self.lanes), ceil_div(spec.n, self.width)
@@ -201,9 +200,12 @@ class _Emission:
     def _few(self, row: Index, rows: int, vectors: int) -> None:
         """The sums of a few rows."""
         k, spec = self.k, self.spec
+        # Where no level has a point besides, sums of a block may be scaled when they are whole.
+        count, pointless = rows * self.block.vectors, self.looks_up or (self.floats and not spec.point)
+        self.late = pointless and not spec.offsets and 2 * count <= k.target.registers * 3 // 4
         sums = zeros(k, rows * vectors)
         a = k.gep(self.a, k.mul(row, spec.k))
-        sums = self._blocks(0, self.blocks, spec.k, vectors, sums, self._fused(a, vectors))
+        sums = self._blocks(0, self.blocks, spec.k, vectors, sums, self._fused(a, rows, vectors))
         self._output(row, rows, True).store(k, sums, vectors, spec.epilogue)
 
     def _output(self, row: Index, rows: int, last: bool) -> Output:
@@ -273,12 +275,12 @@ class _Emission:
         return take
 
     # Few rows: weights are taken as they are unpacked.
-    def _fused(self, a: ir.Value, vectors: int) -> _Take:
+    def _fused(self, a: ir.Value, rows: int, vectors: int) -> _Take:
         k, spec = self.k, self.spec
 
         def take(place: Index, weights: list[ir.Value], sums: list[ir.Value]) -> list[ir.Value]:
             after: list[ir.Value] = []
-            for row in range(self.block.rows):
+            for row in range(rows):
                 x = k.splat(k.load(a, k.add(place, row * spec.k)), self.lanes)
                 own = sums[row * vectors : (row + 1) * vectors]
                 after += [k.fma(x, w, y) for w, y in zip(weights, own, strict=True)]

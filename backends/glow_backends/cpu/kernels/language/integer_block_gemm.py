@@ -76,8 +76,9 @@ class IntegerBlockGemmSpec:
     experts: int = 0
 
     def rows(self, target: CpuTarget) -> int:
-        """Rows of a register block."""
-        return even_tiles(self.m, 6 if target.registers >= 32 else 4)[0]
+        """Rows of a register block; with experts runs of rows have any length."""
+        most = 6 if target.registers >= 32 else 4
+        return most if self.experts else even_tiles(self.m, most)[0]
 
     @property
     def run(self) -> int:

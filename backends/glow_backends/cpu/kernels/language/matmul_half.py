@@ -50,8 +50,9 @@ class MatmulHalfSpec:
     experts: int = 0
 
     def rows(self, target: CpuTarget) -> int:
-        """Rows of a register block."""
-        return even_tiles(self.m, 6 if target.registers >= 32 and target.vector_bytes > 16 else 3)[0]
+        """Rows of a register block; with experts runs of rows have any length."""
+        most = 6 if target.registers >= 32 and target.vector_bytes > 16 else 3
+        return most if self.experts else even_tiles(self.m, most)[0]
 
 
 def pack_halves(weights: Array, target: CpuTarget) -> Array:
