@@ -145,6 +145,20 @@ def test_errors(tmp_path: Path) -> None:
         glow.LanguageModel(tmp_path)
 
 
+def test_experts_of_other_sizes(tmp_path: Path) -> None:
+    """One expert that does not fit the others is told with the name of them all."""
+    lms.written(tmp_path, "qwen3_moe")
+    for file in tmp_path.glob("*.safetensors"):
+        tensors = load_file(file)
+        for name in tensors:
+            if name.endswith("layers.0.mlp.experts.3.up_proj.weight"):
+                tensors[name] = np.ones((16, 64), np.float32)
+        save_file(tensors, file)
+    message = r"experts.\*.up_proj.weight': sizes of experts differ: \[32, 64\] and \[16, 64\]"
+    with pytest.raises(glow.GlowError, match=message):
+        list(glow.LanguageModel(tmp_path).generate([3], 1))
+
+
 def test_weights_beside_experts(tmp_path: Path) -> None:
     """A layer has experts or it has none: weights of the other kind are not left out in silence."""
     lms.written(tmp_path, "qwen3_moe", mlp_only_layers=[1])

@@ -59,15 +59,15 @@ class Blocks:
         return made if self.order is None else made[:, np.argsort(self.order)]
 
 
-def stacked(matrices: Sequence[Array | Blocks]) -> Array | Blocks:
+def stacked(matrices: Sequence[Array | Blocks], label: str) -> Array | Blocks:
     """The matrices of experts, one behind the other, as codes where all are codes of one form.
 
-    GlowError where their sizes differ.
+    GlowError, which begins with `label`, where their sizes differ.
     """
     first, blocks = matrices[0], [m for m in matrices if isinstance(m, Blocks)]
     other = next((m for m in matrices if m.shape != first.shape), first)
     if other.shape != first.shape:
-        raise GlowError(f"a matrix {list(first.shape)} and one {list(other.shape)}")
+        raise GlowError(f"{label}: sizes of experts differ: {list(first.shape)} and {list(other.shape)}")
     if not isinstance(first, Blocks) or len(blocks) < len(matrices):
         return np.stack([m.array() if isinstance(m, Blocks) else np.asarray(m) for m in matrices])
     if any(m.order is not None or m.form | {"point": 0} != first.form | {"point": 0} for m in blocks):

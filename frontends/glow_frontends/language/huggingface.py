@@ -242,7 +242,7 @@ def _experts(
     missing = next((n for n in names if n not in tensors), None)
     if missing is not None:
         raise GlowError(f"{config.file.parent}: of {count} experts the weights '{missing}' are missing")
-    return cache(lambda: stacked([tensors[n]() for n in names]))
+    return cache(lambda: stacked([tensors[n]() for n in names], f"{config.file.parent}: '{name}'"))
 
 
 def prefixes(kind: str) -> tuple[str, str]:
