@@ -41,6 +41,7 @@ OPERATORS = {
     "dft": "dft",
     "dropout": "dropout dropout_train",
     "expand": "expand",
+    "expert_matmul": "expert_matmul",
     "flip": "flip",
     "fully_connected": "fully_connected",
     "gather": "gather",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,22 @@ _NAMES = {
     "mlp.gate_proj": "ffn_gate",
     "mlp.up_proj": "ffn_up",
     "mlp.down_proj": "ffn_down",
+    "mlp.gate": "ffn_gate_inp",
+    "mlp.experts.gate": "ffn_gate_exps",
+    "mlp.experts.up": "ffn_up_exps",
+    "mlp.experts.down": "ffn_down_exps",
+    "mlp.shared_expert.gate_proj": "ffn_gate_shexp",
+    "mlp.shared_expert.up_proj": "ffn_up_shexp",
+    "mlp.shared_expert.down_proj": "ffn_down_shexp",
+    "mlp.shared_expert_gate": "ffn_gate_inp_shexp",
+}
+_ROUTES = ("ffn_gate_inp", "ffn_gate_inp_shexp")
+"""Matrices that stay floats."""
+_ARCHITECTURES = {
+    "mixtral": "llama",
+    "qwen2_moe": "qwen2moe",
+    "qwen3_moe": "qwen3moe",
+    "granitemoe": "granitemoe",
 }
 _WHOLE = {"model.embed_tokens": "token_embd", "model.norm": "output_norm", "lm_head": "output"}
 #: Places in each layer's names, by architecture, that differ.
@@ -56,6 +72,21 @@ def _name(kind: str, theirs: str) -> str:
     return f"blk.{layer}.{(_NAMES | _OTHER.get(kind, {}))[part]}.{ending}"
 
 
+def _tensors(model: Any) -> Iterator[tuple[str, Any]]:
+    """The weights by name; the gates of experts apart from what they open."""
+    for name, weight in model.state_dict().items():
+        name = name.replace("block_sparse_moe.router", "mlp.gate").replace("block_sparse_moe", "mlp")
+        stem, _, part = name.rpartition(".")
+        if part == "gate_up_proj":
+            half = weight.shape[1] // 2
+            yield f"{stem}.gate.weight", weight[:, :half]
+            yield f"{stem}.up.weight", weight[:, half:]
+        elif part == "down_proj":
+            yield f"{stem}.down.weight", weight
+        else:
+            yield name, weight
+
+
 def _turned(array: np.ndarray, heads: int) -> np.ndarray:
     """Rows of queries or keys in the order for pairs of neighbours, as llama's converter writes them."""
     head = len(array) // heads
@@ -68,7 +99,7 @@ def _blocks(array: np.ndarray, kind: Any) -> np.ndarray:
         return gguf.quants.quantize(array, kind)
     except NotImplementedError:
         elements, size = gguf.GGML_QUANT_SIZES[kind]
-        shape = len(array), array.shape[1] // elements * size
+        shape = *array.shape[:-1], array.shape[-1] // elements * size
         raw = np.random.default_rng(array.size).integers(0, 256, shape)
         raw = raw.astype(np.uint8)
         for scale in (1.0, 0.0):
@@ -85,7 +116,8 @@ def written(
 
     `tensors`: others that the file has; `more`: settings, by the writer's methods.
     """
-    c, kind = model.config, model.config.model_type
+    c = model.config
+    kind = _ARCHITECTURES.get(c.model_type, str(c.model_type))
     writer = gguf.GGUFWriter(str(file), kind)
     add = writer.add_uint32
     for name, value in {
@@ -107,30 +139,34 @@ def written(
         writer.add_float32(f"{kind}.attn_logit_softcapping", c.attn_logit_softcapping)
         writer.add_float32(f"{kind}.final_logit_softcapping", c.final_logit_softcapping)
         add(f"{kind}.attention.sliding_window", c.sliding_window)
+    if experts := getattr(c, "num_local_experts", getattr(c, "num_experts", 0)):
+        add(f"{kind}.expert_count", experts)
+        add(f"{kind}.expert_used_count", c.num_experts_per_tok)
     for key, value in more.items():
         getattr(writer, key)(value)
     q_type = gguf.GGMLQuantizationType[form]
     tied = model.config.tie_word_embeddings
-    for theirs, weight in model.state_dict().items():
+    for theirs, weight in _tensors(model):
         if tied and theirs == "lm_head.weight":
             continue
         array = weight.numpy()
         if kind.startswith("gemma") and "norm" in theirs:
             array = array + 1
-        data = array
-        if array.ndim == 2:
+        data, ours = array, _name(kind, theirs)
+        codes = array.ndim > 1 and ours.split(".")[-2] not in _ROUTES
+        if codes:
             data = _blocks(array, q_type)
             import torch
 
             weight.copy_(torch.tensor(gguf.quants.dequantize(data, q_type).reshape(array.shape)))
         heads = {"q_proj": c.num_attention_heads, "k_proj": c.num_key_value_heads}
         part = theirs.split(".")[-2]
-        if kind in ("llama", "smollm3") and part in heads:
+        if kind in ("granitemoe", "llama", "smollm3") and part in heads:
             data = _turned(data, heads[part])
-        if array.ndim == 2 and form != "F32":
-            writer.add_tensor(_name(kind, theirs), data, raw_dtype=q_type)
+        if codes and form != "F32":
+            writer.add_tensor(ours, data, raw_dtype=q_type)
         else:
-            writer.add_tensor(_name(kind, theirs), np.ascontiguousarray(data, np.float32))
+            writer.add_tensor(ours, np.ascontiguousarray(data, np.float32))
     for name, array in (tensors or {}).items():
         writer.add_tensor(name, array)
     writer.write_header_to_file()

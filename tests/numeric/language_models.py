@@ -22,6 +22,7 @@ SIZES = {
     "max_position_embeddings": 256,
     "head_dim": 16,
 }
+EXPERTS = {"num_experts": 8, "num_experts_per_tok": 4, "moe_intermediate_size": 32}
 GPT2 = {"vocab_size": 97, "n_embd": 64, "n_layer": 2, "n_head": 4, "n_positions": 256}
 KINDS: dict[str, dict[str, Any]] = {
     "llama": SIZES,
@@ -63,7 +64,15 @@ KINDS: dict[str, dict[str, Any]] = {
     "smollm3": SIZES | {"pad_token_id": 0, "num_hidden_layers": 4},
     "granite": SIZES | {"embedding_multiplier": 3.0, "residual_multiplier": 0.5, "logits_scaling": 2.0},
     "starcoder2": SIZES,
+    "mixtral": SIZES | {"num_local_experts": 8, "num_experts_per_tok": 2},
+    "mixtral-one": SIZES | {"num_local_experts": 3, "num_experts_per_tok": 1, "sliding_window": 7},
+    "qwen2_moe": SIZES | EXPERTS | {"shared_expert_intermediate_size": 96, "mlp_only_layers": [1]},
+    "qwen3_moe": SIZES | EXPERTS | {"norm_topk_prob": True},
+    "olmoe": SIZES | EXPERTS | {"pad_token_id": 0, "num_key_value_heads": 4},
+    "granitemoe": SIZES | {"num_local_experts": 6, "num_experts_per_tok": 2, "residual_multiplier": 0.5},
 }
+ROUTED = ("granitemoe", "mixtral", "olmoe", "qwen2_moe", "qwen3_moe")
+"""Those with experts."""
 
 
 def written(folder: Path, kind: str, **changes: Any) -> Any:

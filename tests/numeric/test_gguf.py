@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -51,6 +52,13 @@ MODELS = [
     pytest.param("qwen2", "Q4_1", {}, marks=pytest.mark.slow),
     pytest.param("qwen3", "Q5_0", {}, marks=pytest.mark.slow),
     pytest.param("qwen3", "Q8_0", {}, marks=pytest.mark.slow),
+    pytest.param("mixtral", "Q4_0", {}, marks=pytest.mark.slow),
+    pytest.param("mixtral", "Q4_K", WIDE, marks=pytest.mark.slow),
+    pytest.param("olmoe", "Q8_0", {}, marks=pytest.mark.slow),
+    pytest.param("qwen2_moe", "F16", {"mlp_only_layers": []}, marks=pytest.mark.slow),
+    pytest.param("qwen3_moe", "Q8_0", {}, marks=pytest.mark.slow),
+    pytest.param("qwen3_moe", "Q6_K", WIDE | {"moe_intermediate_size": 256}, marks=pytest.mark.slow),
+    pytest.param("qwen3_moe", "MXFP4", {}, marks=pytest.mark.slow),
     pytest.param("olmo2", "F32", {}, marks=pytest.mark.slow),
     pytest.param("smollm3", "F32", {"pad_token_id": 0, "num_hidden_layers": 4}, marks=pytest.mark.slow),
     pytest.param("gemma2", "F16", {"query_pre_attn_scalar": 16}, marks=pytest.mark.slow),
@@ -70,8 +78,30 @@ def test_models(kind: str, form: str, changes: dict[str, Any], tmp_path: Path) -
         want = own(lms.torch.tensor([prompt])).logits[0].numpy()
     np.testing.assert_allclose(model.logits(prompt), want, atol=2e-5 * np.abs(want).max())
     if form.startswith("Q"):
-        near = glow.LanguageModel(file).logits(prompt)
-        assert 1e-4 < np.abs(near - want).max() < 0.06 * np.abs(want).max()
+        apart = np.abs(glow.LanguageModel(file).logits(prompt) - want).max(1)
+        # Where experts are nearly as good as each other, 8 bits may choose others.
+        most = np.median(apart) if kind in lms.ROUTED else apart.max()
+        assert 1e-4 < most < 0.06 * np.abs(want).max()
+
+
+@pytest.mark.slow
+def test_granite_with_experts(tmp_path: Path) -> None:
+    """Scales of Granite beside experts; files that say how routers score."""
+    own = lms.written(tmp_path / "folder", "granitemoe", attention_multiplier=0.2)
+    file, prompt = tmp_path / "model.gguf", lms.prompt_of(30)
+    scales: dict[str, Any] = {
+        "add_attention_scale": 0.2,
+        "add_residual_scale": 0.5,
+        "add_expert_weights_norm": True,
+    }
+    softmax = gguf_models.gguf.ExpertGatingFuncType.SOFTMAX
+    gguf_models.written(file, own, "Q8_0", **scales, add_expert_gating_func=softmax)
+    model = glow.LanguageModel(file, activations="f32")
+    assert list(model.generate(prompt, 10)) == lms.continued(own, prompt, 10)
+    other = SimpleNamespace(value=3)
+    gguf_models.written(file, own, "F32", **scales, add_expert_gating_func=other)
+    with pytest.raises(glow.GlowError, match="'granitemoe.expert_gating_func' is 3; softmax"):
+        glow.LanguageModel(file)
 
 
 SHORT, LONG = np.linspace(1, 2, 8, dtype=np.float32), np.linspace(2, 6, 8, dtype=np.float32)

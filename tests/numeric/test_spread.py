@@ -12,6 +12,8 @@ from xdsl.ir import Operation
 import glow_compiler as glow
 from glow_dialects.core.types import Array
 from glow_dialects.dialects import context
+from glow_dialects.ops.dequantize_blocks import DequantizeBlocksOp
+from glow_dialects.ops.expert_matmul import ExpertMatmulOp
 from glow_dialects.ops.module import ConstantOp, functions
 from glow_dialects.parse import parse_module
 from glow_passes.partition.spread import spread
@@ -46,6 +48,37 @@ def test_indices_of_both_ends(shape: tuple[int, ...], most: int) -> None:
     assert len(pieces) == min(10, -(-table.nbytes // max(most, 1)))
     net = glow.compile(g, backend="interpreter")
     np.testing.assert_array_equal(net.run({"i": indices})["y"], table[indices])
+
+
+@pytest.mark.parametrize("backend", ["interpreter", "cpu"])
+@pytest.mark.parametrize("most", [4000, 700, 0])
+@pytest.mark.parametrize("form", ["floats", "codes", "points"])
+def test_matrices_of_experts(form: str, most: int, backend: str) -> None:
+    """Rows of every expert have the products that they had before; codes go with their scales."""
+    r, experts = np.random.default_rng(0), np.arange(5).repeat(2)
+    x, w = r.standard_normal((10, 32)).astype(np.float32), r.standard_normal((5, 7, 32)).astype(np.float32)
+    codes = r.integers(0, 256, (5, 7, 16)).astype(np.uint8)
+    numbers = r.uniform(0.9, 1.1, (5, 7, 1)).astype(np.float32)
+
+    def graph() -> glow.GraphBuilder:
+        g = glow.GraphBuilder()
+        arrays = (codes, 0.1 * numbers, 8 * numbers)[: 2 + (form == "points")]
+        parts = [g.constant(a, f"part{i}") for i, a in enumerate(arrays)]
+        packed = {"bits": 4, "block": 32, "depth": 32, "point": 8.0 * (form == "codes")}
+        weights = g.constant(w) if form == "floats" else g.one(DequantizeBlocksOp, *parts, **packed)
+        named = g.placeholder("e", (10,), np.int64)
+        g.save(g.one(ExpertMatmulOp, g.placeholder("x", x.shape), weights, named), "y")
+        return g
+
+    g = graph()
+    (function,) = functions(g.module)
+    size = w.nbytes if form == "floats" else codes.nbytes + numbers.nbytes * (1 + (form == "points"))
+    assert spread(function, most) == (size > most)
+    products = [op for op in g.module.walk() if isinstance(op, ExpertMatmulOp)]
+    assert len(products) == (1 if size <= most else min(5, -(-size // max(most, 1))))
+    feeds = {"x": x, "e": experts}
+    made, want = (glow.compile(m, backend=backend).run(feeds)["y"] for m in (g, graph()))
+    np.testing.assert_allclose(made, want, atol=1e-6 * np.abs(want).max())
 
 
 def test_a_table_is_read_twice() -> None:

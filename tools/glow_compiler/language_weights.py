@@ -17,8 +17,11 @@ if TYPE_CHECKING:
     from glow_frontends.language import LanguageFiles
     from glow_frontends.language.decoder import Weight
 
-_MATRICES = {"q", "k", "v", "o", "cross_q", "cross_k", "cross_v", "cross_o", "gate", "up", "down", "head"}
-"""The weights of products with activations."""
+_MATRICES = {
+    *("q", "k", "v", "o", "cross_q", "cross_k", "cross_v", "cross_o", "head"),
+    *(f"{kind}{part}" for kind in ("", "shared_", "experts_") for part in ("gate", "up", "down")),
+}
+"""The weights of products with activations; those by which tokens choose their experts stay floats."""
 _LONGEST = 512
 """Tokens that are looked at together."""
 
@@ -61,10 +64,12 @@ def _few(
         from glow_passes.quantize.weight_blocks import quantize_blocks
 
         array = weight()
-        if isinstance(array, Blocks) or array.shape[1] % group:
+        *lead, depth = array.shape
+        if isinstance(array, Blocks) or depth % group:
             return array
-        codes, scales = quantize_blocks(np.asarray(array), bits, group, importance)
-        return Blocks(codes, scales, bits, group, array.shape[1], float(1 << (bits - 1)))
+        codes, scales = quantize_blocks(np.asarray(array).reshape(-1, depth), bits, group, importance)
+        codes, scales = codes.reshape(*lead, -1), scales.reshape(*lead, -1)
+        return Blocks(codes, scales, bits, group, depth, float(1 << (bits - 1)))
 
     return made
 

@@ -40,6 +40,7 @@ KERNELS = {
     "glow.dft": "host.HostDft",
     "glow.dropout_train": "pointwise.dropout.Dropout",
     "glow.expand": "data.movement.Expand",
+    "glow.expert_matmul": "language.matmul_half.MatmulHalf",
     "glow.flip": "data.movement.Flip",
     "glow.fully_connected": "gemm.products.FullyConnected",
     "glow.gather": "data.indexing.Gather",

@@ -2,8 +2,11 @@
 
 Weights have names of ours: `embed`, `positions`, `norm`, `head`, and for layer i `i.attention_norm`, `i.q`,
 `i.k`, `i.v`, `i.o`, `i.q_norm`, `i.k_norm`, `i.after_attention`, `i.mlp_norm`, `i.gate`, `i.up`, `i.down`,
-`i.after_mlp`; where an encoder's output is seen, `i.cross_norm`, `i.cross_q` and `i.cross_o`. A bias is
-called like its weight with `.bias` behind it. Matrices are [outputs, inputs].
+`i.after_mlp`; where an encoder's output is seen, `i.cross_norm`, `i.cross_q` and `i.cross_o`. Layers with
+experts have `i.router` [experts, inputs] and `i.router_correction` in place of `i.gate`, `i.up`, `i.down`;
+`i.experts_gate`, `i.experts_up`, `i.experts_down` [experts, outputs, inputs]; and where one expert is asked
+by all `i.shared_gate`, `i.shared_up`, `i.shared_down`, and `i.shared_router` [1, inputs], which weighs it. A
+bias is called like its weight with `.bias` behind it. Matrices are [outputs, inputs].
 """
 
 from __future__ import annotations
@@ -19,7 +22,26 @@ from glow_frontends.language.blocks import Blocks
 from glow_frontends.language.rope import Rope
 
 Weight = Array | Blocks
-"""A matrix or vector of floats, or a matrix of codes of few bits."""
+"""A matrix or vector of floats, or a matrix of codes of few bits; experts' are one behind the other."""
+
+
+@dataclass(frozen=True)
+class Router:
+    """How tokens choose the few of a layer's experts that they pass through."""
+
+    experts: int
+    #: The experts of a token.
+    chosen: int
+    #: Each expert's score is a sigmoid of its own; else all together are a softmax.
+    sigmoid: bool = False
+    #: The shares of the chosen experts add up to 1.
+    normalised: bool = True
+    #: What shares are multiplied with.
+    scale: float = 1.0
+
+    def __post_init__(self) -> None:
+        if self.chosen > self.experts:
+            raise GlowError(f"a token cannot choose {self.chosen} of {self.experts} experts")
 
 
 @dataclass(frozen=True)
@@ -62,6 +84,8 @@ class Decoder:
     logit_scale: float = 1.0
     embed_scale: float = 1.0
     residual_scale: float = 1.0
+    #: Of layers with experts, if there are such.
+    router: Router | None = None
     #: Places of an encoder's output, whose keys and values every layer sees; 0: there is no encoder.
     memory: int = 0
 
@@ -107,6 +131,18 @@ class LanguageFiles:
     chat_template: str | None = None
     #: Texts of the tokens that templates name.
     special: Mapping[str, str] = field(default_factory=dict[str, str])
+
+
+def unread(names: Collection[str], router: Router | None) -> set[str]:
+    """Of our names of weights those that no graph reads: a layer has experts, or it has none."""
+    routed = {n.removesuffix(".router") for n in names if n.endswith(".router")} if router else set[str]()
+    unused: set[str] = set()
+    for name in names:
+        layer, _, part = name.removesuffix(".bias").partition(".")
+        experts = part.startswith(("router", "experts_", "shared_"))
+        if part in ("gate", "up", "down") if layer in routed else experts:
+            unused.add(name)
+    return unused
 
 
 def check_all_known(left: Collection[str], path: Path, kind: str) -> None:

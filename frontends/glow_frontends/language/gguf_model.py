@@ -12,7 +12,14 @@ import numpy as np
 
 from glow_dialects.core.errors import UnsupportedError
 from glow_frontends.language.blocks import Blocks
-from glow_frontends.language.decoder import Decoder, LanguageFiles, Weight, check_all_known
+from glow_frontends.language.decoder import (
+    Decoder,
+    LanguageFiles,
+    Router,
+    Weight,
+    check_all_known,
+    unread,
+)
 from glow_frontends.language.gguf_file import GgufFile
 from glow_frontends.language.gguf_tensors import GgufTensor
 from glow_frontends.language.rope import Rope, yarn_factors, yarn_gain
@@ -37,6 +44,12 @@ _LAYER = {
     "up": "ffn_up",
     "down": "ffn_down",
     "after_mlp": "post_ffw_norm",
+    "router": "ffn_gate_inp",
+    "shared_router": "ffn_gate_inp_shexp",
+} | {
+    f"{ours}{part}": f"ffn_{part}_{theirs}"
+    for part in ("gate", "up", "down")
+    for ours, theirs in (("experts_", "exps"), ("shared_", "shexp"))
 }
 _WAVES = {"rope_freqs.weight", "rope_factors_short.weight", "rope_factors_long.weight"}
 #: What differs from the most common decoder, by architecture.
@@ -46,19 +59,27 @@ ARCHITECTURES: dict[str, dict[str, Any]] = {
     "gemma3": {"activation": "gelu_tanh"},
     "gpt2": {"activation": "gelu_tanh", "gated": False, "centred": True},
     "granite": {},
+    "granitemoe": {},
     "llama": {},
     "olmo2": {"prenorm": False},
+    "olmoe": {},
     "phi2": {"activation": "gelu_tanh", "gated": False, "centred": True, "parallel": True},
     "phi3": {},
     "qwen2": {},
+    "qwen2moe": {},
     "qwen3": {},
+    "qwen3moe": {},
     "smollm3": {},
     "starcoder2": {"activation": "gelu_tanh", "gated": False, "centred": True},
 }
-_INTERLEAVED = ("granite", "llama", "smollm3")
+_INTERLEAVED = ("granite", "granitemoe", "llama", "smollm3")
 """Architectures whose matrices of queries and keys are written for pairs of neighbouring features."""
+_AS_THEY_ARE = ("olmoe", "qwen2moe")
+"""Architectures whose experts' shares do not add up to 1 where settings do not say so."""
 _LARGE_GEMMAS = {"gemma2": 46, "gemma3": 62}
 """Layers of those that scale scores by the width of a head's share, which their files do not say."""
+_SOFTMAX, _SIGMOID = 1, 2
+"""How routers make scores of experts."""
 
 
 def read_gguf(path: Path) -> LanguageFiles:
@@ -114,7 +135,26 @@ def _decoder(f: GgufFile) -> Decoder:
         logit_scale=1.0 / f.divisor("logit_scale", 1.0),
         embed_scale=float(np.float32(width**0.5)) if gemma else f.number("embedding_scale", 1.0),
         residual_scale=f.number("residual_scale", 1.0),
+        router=_router(f),
         **ARCHITECTURES[f.kind],
+    )
+
+
+def _router(f: GgufFile) -> Router | None:
+    """How tokens choose experts, where there are such."""
+    if not f.get("expert_count"):
+        return None
+    kind = f.get("expert_gating_func", 0) or _SOFTMAX
+    if kind not in (_SOFTMAX, _SIGMOID):
+        raise UnsupportedError(
+            f"{f.label('expert_gating_func')} is {kind}; softmax (1) and sigmoid (2) are known"
+        )
+    return Router(
+        experts=f.count("expert_count"),
+        chosen=f.count("expert_used_count"),
+        sigmoid=kind == _SIGMOID,
+        normalised=bool(f.get("expert_weights_norm", f.kind not in _AS_THEY_ARE)),
+        scale=f.number("expert_weights_scale", 1.0) or 1.0,
     )
 
 
@@ -152,7 +192,7 @@ def _stored_factors(f: GgufFile, name: str) -> tuple[float, ...]:
 
 def _windows(f: GgufFile, layers: int) -> tuple[int, ...]:
     window = int(f.get("attention.sliding_window", 0) or 0)
-    if not window or f.kind in ("phi3", "qwen2", "qwen3"):
+    if not window or f.kind in ("phi3", "qwen2", "qwen2moe", "qwen3", "qwen3moe"):
         return ()
     every = {"gemma2": 2, "gemma3": 6, "olmo2": 4}.get(f.kind)
     pattern = f.get("attention.sliding_window_pattern", every)
@@ -171,6 +211,8 @@ def _weights(f: GgufFile, decoder: Decoder) -> Mapping[str, Callable[[], Weight]
         for ending, own in (("weight", ours), ("bias", f"{ours}.bias")):
             if f"{theirs}.{ending}" in f.entries:
                 found[own] = cache(GgufTensor(f, f"{theirs}.{ending}").__call__)
+        if ours.endswith(".shared_router") and ours in found:
+            found[ours] = _matrix(found[ours])
     q, kv, hidden = decoder.heads * decoder.head, decoder.shared * decoder.head, decoder.hidden
     for layer in range(decoder.layers):
         for ending, behind in (("weight", ""), ("bias", ".bias")):
@@ -186,8 +228,15 @@ def _weights(f: GgufFile, decoder: Decoder) -> Mapping[str, Callable[[], Weight]
             found[f"{layer}.up"] = _rows(tensor, hidden, 2 * hidden)
     known = {f"{theirs}.{ending}" for theirs in names.values() for ending in ("weight", "bias")}
     known |= {f"blk.{i}.attn_qkv.{ending}" for i in range(decoder.layers) for ending in ("weight", "bias")}
+    ignored = {own.removesuffix(".bias") for own in unread(found, decoder.router)}
+    known -= {f"{names[own]}.{ending}" for own in ignored for ending in ("weight", "bias")}
     check_all_known(f.entries.keys() - known - _WAVES, f.path, f.kind)
     return found
+
+
+def _matrix(tensor: Callable[[], Weight]) -> Callable[[], Weight]:
+    """A weight of one output, which files also have as a vector."""
+    return lambda: np.atleast_2d(np.asarray(tensor()))
 
 
 def _rows(tensor: Callable[[], Weight], start: int, end: int) -> Callable[[], Weight]:

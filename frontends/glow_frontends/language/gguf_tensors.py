@@ -201,7 +201,7 @@ class GgufTensor:
             raise UnsupportedError(
                 f"{self.file.path}: '{self.name}' is of type {entry.kind}; there are: {known}"
             )
-        if len(entry.shape) != 2 or entry.shape[1] % kind.elements:
+        if len(entry.shape) not in (2, 3) or entry.shape[-1] % kind.elements:
             raise GlowError(f"{self.file.path}: '{self.name}' of shape {list(entry.shape)} in {kind.name}")
         return self.file.bytes_of(self.name, count // kind.elements * kind.size)
 
@@ -210,14 +210,14 @@ class GgufTensor:
         entry, raw = self.file.entries[self.name], self._raw()
         if entry.kind in _FLOATS:
             return raw.view(_FLOATS[entry.kind]).reshape(entry.shape)
-        kind, (rows, depth) = KINDS[entry.kind], entry.shape
+        kind, (*lead, depth) = KINDS[entry.kind], entry.shape
         codes, scales, points = kind.parts(raw.reshape(-1, kind.size))
         return Blocks(
-            pack(codes.reshape(rows, depth), kind.bits),
-            np.ascontiguousarray(scales.reshape(rows, -1)),
+            pack(codes.reshape(*lead, depth), kind.bits),
+            np.ascontiguousarray(scales.reshape(*lead, -1)),
             kind.bits,
             kind.run,
             depth,
             kind.point,
-            None if points is None else np.ascontiguousarray(points.reshape(rows, -1)),
+            None if points is None else np.ascontiguousarray(points.reshape(*lead, -1)),
         )

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,12 +15,13 @@ from glow_dialects.core.types import Array
 from glow_dialects.ops.activation import GeluOp, SwishOp
 from glow_dialects.ops.cached_attention import CachedAttentionOp, CacheWriteOp
 from glow_dialects.ops.dequantize_blocks import DequantizeBlocksOp
+from glow_dialects.ops.expert_matmul import ExpertMatmulOp
 from glow_dialects.ops.matmul_half import HALVES, MatmulHalfOp
 from glow_dialects.ops.rotary import RotaryOp
 from glow_dialects.ops.round_blocks import RoundBlocksOp
 from glow_frontends.builder import GraphBuilder, Value
 from glow_frontends.language.blocks import Blocks
-from glow_frontends.language.decoder import LanguageFiles
+from glow_frontends.language.decoder import LanguageFiles, Router
 from glow_frontends.language.rope import Rope
 
 
@@ -178,10 +181,67 @@ class DecoderBuilder:
         return x if scale == 1.0 else x * scale
 
     def _mlp(self, x: Value, layer: int) -> Value:
-        up = self._linear(x, f"{layer}.up")
+        router = self.decoder.router
+        if router is None or not self._has(f"{layer}.router"):
+            return self._feed(x, f"{layer}.", self._linear)
+        y = self._mixture(x, layer, router)
+        if not self._has(f"{layer}.shared_up"):
+            return y
+        shared = self._feed(x, f"{layer}.shared_", self._linear)
+        if self._has(f"{layer}.shared_router"):
+            shared = self.g.sigmoid(self._linear(x, f"{layer}.shared_router")) * shared
+        return y + shared
+
+    def _feed(self, x: Value, place: str, linear: Callable[[Value, str], Value]) -> Value:
+        """What a token passes through behind its attention."""
+        up = linear(x, f"{place}up")
         if self.decoder.gated:
-            return self._linear(self._activated(self._linear(x, f"{layer}.gate")) * up, f"{layer}.down")
-        return self._linear(self._activated(up), f"{layer}.down")
+            return linear(self._activated(linear(x, f"{place}gate")) * up, f"{place}down")
+        return linear(self._activated(up), f"{place}down")
+
+    # --- experts ------------------------------------------------------------------------------------
+    def _mixture(self, x: Value, layer: int, router: Router) -> Value:
+        """The results of each token's experts, weighed by its shares.
+
+        There is a row for each token and expert, in the order of the experts: rows of one lie together.
+        """
+        g, rows, chosen = self.g, self.rows, router.chosen
+        shares, experts = self._shares(x, layer, router)
+        count = rows * chosen
+        experts, places = g.reshape(experts, (count,)), None
+        if rows > 1:
+            experts, order = g.top_k(experts, count, largest=False)
+            _, places = g.top_k(order, count, largest=False)
+            x = g.gather(x, order // chosen)
+        else:
+            x = g.expand(x, (count, x.shape[1]))
+        y = self._feed(x, f"{layer}.experts_", partial(self._expert_linear, experts=experts))
+        y = y if places is None else g.gather(y, places)
+        y = g.reshape(y, (rows, chosen, y.shape[-1])) * g.reshape(shares, (rows, chosen, 1))
+        return g.reduce_sum(y, (1,))
+
+    def _shares(self, x: Value, layer: int, router: Router) -> tuple[Value, Value]:
+        """What each token makes of its experts' results, and which they are, [rows, chosen]."""
+        g, logits, correction = self.g, self._linear(x, f"{layer}.router"), f"{layer}.router_correction"
+        scores = g.sigmoid(logits) if router.sigmoid else g.softmax(logits)
+        if self._has(correction):
+            _, experts = g.top_k(scores + self._floats(correction), router.chosen)
+            shares = g.gather_elements(scores, experts, axis=1)
+        else:
+            shares, experts = g.top_k(scores, router.chosen)
+        if router.normalised:
+            shares = shares / g.reduce_sum(shares, (1,), keepdims=True)
+        return (shares if router.scale == 1.0 else shares * router.scale), experts
+
+    def _expert_linear(self, x: Value, name: str, experts: Value) -> Value:
+        """x [rows, inputs], each row times the matrix of its expert."""
+        g, array = self.g, self._weight(name)
+        if isinstance(array, Blocks):
+            x, weights = self._rounded(x, array.block), self._blocks(array, name)
+        else:
+            kept = array if array.dtype in HALVES else np.asarray(array, np.float32)
+            weights = g.constant(kept, f"{name}.weight")
+        return g.one(ExpertMatmulOp, x, weights, experts)
 
     def _activated(self, x: Value) -> Value:
         g = self.g

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from glow_dialects.core.errors import GlowError, UnsupportedError
-from glow_frontends.language.blocks import Blocks
-from glow_frontends.language.decoder import Decoder, LanguageFiles, Weight, check_all_known
+from glow_frontends.language.blocks import Blocks, stacked
+from glow_frontends.language.decoder import Decoder, LanguageFiles, Weight, check_all_known, unread
 from glow_frontends.language.huggingface_config import Config, decoder_of
 from glow_frontends.language.packed_weights import quantization_of, settings_beside, with_packed
 from glow_frontends.language.safetensors import folder_tensors
@@ -44,6 +45,18 @@ _OLMO = {n: theirs for n, theirs in _LLAMA.items() if n not in ("attention_norm"
     "after_attention": "post_attention_layernorm",
     "after_mlp": "post_feedforward_layernorm",
 }
+_EXPERTS = _LLAMA | {
+    "router": "mlp.gate",
+    "experts_gate": "mlp.experts.*.gate_proj",
+    "experts_up": "mlp.experts.*.up_proj",
+    "experts_down": "mlp.experts.*.down_proj",
+}
+_MIXTRAL = _LLAMA | {
+    "router": "block_sparse_moe.gate",
+    "experts_gate": "block_sparse_moe.experts.*.w1",
+    "experts_up": "block_sparse_moe.experts.*.w3",
+    "experts_down": "block_sparse_moe.experts.*.w2",
+}
 _PHI = _LLAMA | {
     "norm": "final_layernorm",
     "o": "self_attn.dense",
@@ -69,21 +82,30 @@ NAMES: dict[str, dict[str, str]] = {
     "gemma3_text": _GEMMA2,
     "gpt2": _GPT2,
     "granite": _LLAMA,
+    "granitemoe": _LLAMA
+    | {"router": "block_sparse_moe.router.layer", "experts_down": "block_sparse_moe.output_linear"},
     "llama": _LLAMA,
     "mistral": _LLAMA,
+    "mixtral": _MIXTRAL,
     "olmo2": _OLMO,
     "olmo3": _OLMO,
+    "olmoe": _EXPERTS,
     "phi": _PHI,
     "phi3": _LLAMA,
     "qwen2": _LLAMA,
+    "qwen2_moe": _EXPERTS
+    | {f"shared_{part}": f"mlp.shared_expert.{part}_proj" for part in ("gate", "up", "down")}
+    | {"shared_router": "mlp.shared_expert_gate"},
     "qwen3": _LLAMA,
+    "qwen3_moe": _EXPERTS,
     "smollm3": _LLAMA,
     "starcoder2": _LLAMA | {"up": "mlp.c_fc", "down": "mlp.c_proj"},
 }
-"""What weights are called, by architecture (`model_type`)."""
+"""What weights are called, by architecture (`model_type`); `*` is the number of an expert."""
 WHOLE = ("embed", "positions", "norm", "head")
 """Weights that are no layer's."""
 FUSED = {
+    "granitemoe": {"block_sparse_moe.input_linear": ("experts_gate", "experts_up")},
     "gpt2": {"attn.c_attn": ("q", "k", "v")},
     "phi3": {"self_attn.qkv_proj": ("q", "k", "v"), "mlp.gate_up_proj": ("gate", "up")},
 }
@@ -174,15 +196,21 @@ def _weights(
     """The weights under our names; UnsupportedError where the files have more than the architecture."""
     found: dict[str, Callable[[], Weight]] = {}
     prefix, layers = prefixes(kind)
+    theirs_of: dict[str, str] = {}
     left = {n for n in tensors if not n.endswith(_TABLES) and n.rpartition(".")[2] not in _PACKED}
 
     def add(ours: str, theirs: str) -> None:
         for ending in ("weight", "bias"):
             name = f"{theirs}.{ending}"
-            if name in tensors:
+            if "*" in name:
+                tensor = _experts(decoder, tensors, name, left, config)
+            else:
+                tensor = tensors.get(name)
                 left.discard(name)
-                made = _changed(kind, ours, ending, tensors[name])
-                found[ours if ending == "weight" else f"{ours}.bias"] = made
+            if tensor is not None:
+                made = _changed(kind, ours, ending, tensor)
+                own = ours if ending == "weight" else f"{ours}.bias"
+                found[own], theirs_of[own] = made, name
 
     for ours, theirs in NAMES[kind].items():
         if ours in WHOLE:
@@ -195,10 +223,26 @@ def _weights(
             name = f"{prefix}{layers}.{layer}.{theirs}"
             _split(found, tensors, name, layer, parts, decoder)
             left -= {f"{name}.weight", f"{name}.bias"}
+    left |= {theirs_of.get(own, own) for own in unread(found, decoder.router)}
     check_all_known(left, config.file.parent, kind)
     if config.get("tie_word_embeddings", kind in ("gemma", "gemma2", "gemma3_text", "gpt2")):
         found.pop("head", None)
     return found
+
+
+def _experts(
+    decoder: Decoder, tensors: Tensors, name: str, left: set[str], config: Config
+) -> Callable[[], Weight] | None:
+    """The weights of all experts, if a layer has such; what is found is taken from `left`."""
+    count = decoder.router.experts if decoder.router else 0
+    names = [name.replace("*", str(number)) for number in range(count)]
+    if not left & {*names}:
+        return None
+    left.difference_update(names)
+    missing = next((n for n in names if n not in tensors), None)
+    if missing is not None:
+        raise GlowError(f"{config.file.parent}: of {count} experts the weights '{missing}' are missing")
+    return cache(lambda: stacked([tensors[n]() for n in names], f"{config.file.parent}: '{name}'"))
 
 
 def prefixes(kind: str) -> tuple[str, str]:
@@ -230,7 +274,8 @@ def _split(
     decoder: Decoder,
 ) -> None:
     """Add the parts of a fused weight and its bias."""
-    widths = {"q": decoder.heads * decoder.head, "gate": decoder.hidden, "up": decoder.hidden}
+    widths = {f"{kind}{part}": decoder.hidden for kind in ("", "experts_") for part in ("gate", "up")}
+    widths["q"] = decoder.heads * decoder.head
     start = 0
     for part in parts:
         end = start + widths.get(part, decoder.shared * decoder.head)
@@ -252,4 +297,4 @@ class _Part:
         whole = _turned(self.tensor()) if self.turned else self.tensor()
         if isinstance(whole, Blocks):
             return whole.rows(self.rows.start, self.rows.stop)
-        return whole[self.rows]
+        return whole[:, self.rows] if whole.ndim == 3 else whole[self.rows]

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from glow_dialects.core.errors import GlowError, UnsupportedError
-from glow_frontends.language.decoder import Decoder
+from glow_frontends.language.decoder import Decoder, Router
 from glow_frontends.language.rope import Rope, llama3_factors, yarn_factors, yarn_gain
 from glow_frontends.language.settings import Settings
 
@@ -57,8 +57,8 @@ def decoder_of(c: Config) -> Decoder:
     return made if change is None else change(c, made)
 
 
-_OTHER = ("use_bidirectional_attention", "is_encoder_decoder", "add_cross_attention")
-"""Settings of models that do not continue texts."""
+_OTHER = ("use_bidirectional_attention", "is_encoder_decoder", "add_cross_attention", "clip_qkv")
+"""Settings of models that do not continue texts, or compute otherwise."""
 
 
 def activation_of(c: Config, name: str) -> str:
@@ -87,7 +87,23 @@ def _common(c: Config) -> Decoder:
         activation=activation_of(c, "hidden_act"),
         rope=rope_of(c, head),
         windows=_windows(c, layers),
+        router=_router(c),
     )
+
+
+def _router(c: Config) -> Router | None:
+    """How tokens choose experts, where there are such."""
+    if c.kind not in _ROUTED:
+        return None
+    return Router(
+        experts=c.count("num_experts" if c.get("num_experts") else "num_local_experts"),
+        chosen=c.count("num_experts_per_tok"),
+        normalised=_ROUTED[c.kind] or bool(c.get("norm_topk_prob", False)),
+    )
+
+
+_ROUTED = {"granitemoe": True, "mixtral": True, "olmoe": False, "qwen2_moe": False, "qwen3_moe": False}
+"""Architectures with experts, and whether the shares of the chosen ones add up to 1 whatever settings say."""
 
 
 def _windows(c: Config, layers: int) -> tuple[int, ...]:
@@ -99,6 +115,9 @@ def _windows(c: Config, layers: int) -> tuple[int, ...]:
     if kinds is None and c.kind in ("qwen2", "qwen3"):
         full = int(c.number("max_window_layers", layers))
         kinds = ["full_attention" if i < full else "sliding_attention" for i in range(layers)]
+    if kinds is None and c.kind == "qwen2_moe":
+        most = c.number("max_window_layers", 28)
+        kinds = ["full_attention" if i % 2 or i >= most else "sliding_attention" for i in range(layers)]
     if kinds is None and c.kind == "gemma2":
         kinds = ["full_attention" if i % 2 else "sliding_attention" for i in range(layers)]
     if kinds is None and c.kind == "gemma3_text":
@@ -255,6 +274,7 @@ _CHANGES: dict[str, Callable[[Config, Decoder], Decoder]] = {
     "gemma2": _gemma,
     "gemma3_text": _gemma3,
     "granite": _granite,
+    "granitemoe": _granite,
     "olmo2": _olmo,
     "olmo3": _olmo,
     "phi": _phi,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from glow_dialects.core.errors import GlowError, UnsupportedError
 from glow_dialects.core.types import Array
 from glow_dialects.ops.dequantize_blocks import unpack
 from glow_frontends.language.blocks import Blocks
-from glow_frontends.language.decoder import LanguageFiles
+from glow_frontends.language.decoder import LanguageFiles, Weight
 from glow_frontends.language.huggingface import FUSED, NAMES, WHOLE, prefixes, read_json
 from glow_frontends.language.safetensors import folder_tensors
 
@@ -38,11 +38,14 @@ def save_folder(files: LanguageFiles, target: Path) -> None:
         raise GlowError(f"{source}: its weights have few bits already; copy the folder")
     kept: dict[str, Array] = dict.fromkeys(tensors, np.empty(0))
     packed: list[Blocks] = []
-    for theirs, ours in _matrices(str(config["model_type"]), files):
-        parts = [files.weights[name]() for name in ours]
+    for theirs, parts in _matrices(str(config["model_type"]), files):
         blocks = [p for p in parts if isinstance(p, Blocks)]
         if len(blocks) != len(parts):
             continue
+        if blocks[0].codes.ndim > 2:
+            raise UnsupportedError(
+                f"{source}: GPTQ has matrices, and '{theirs}' are those of all experts in one"
+            )
         kept.pop(f"{theirs}.weight", None)
         kept |= {f"{theirs}.{ending}": part for ending, part in _stored(_joined(blocks)).items()}
         packed += blocks
@@ -69,20 +72,27 @@ def _write(source: Path, target: Path, config: Mapping[str, Any], tensors: Mappi
         raise GlowError(f"{target}: {error.strerror or error}") from None
 
 
-def _matrices(kind: str, files: LanguageFiles) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """Their name of each matrix, and ours of its parts."""
+def _matrices(kind: str, files: LanguageFiles) -> Iterator[tuple[str, Sequence[Weight]]]:
+    """The name of each matrix, and its parts."""
+    weights = files.weights
     prefix, layers = prefixes(kind)
     names, fused = NAMES[kind], FUSED.get(kind, {})
     inside = {part for parts in fused.values() for part in parts}
-    if "head" in files.weights:
-        yield "lm_head", ("head",)
+    if "head" in weights:
+        yield "lm_head", [weights["head"]()]
     for layer in range(files.decoder.layers):
         place = f"{prefix}{layers}.{layer}"
         for ours, theirs in names.items():
-            if ours not in (*WHOLE, *inside) and f"{layer}.{ours}" in files.weights:
-                yield f"{place}.{theirs}", (f"{layer}.{ours}",)
+            if ours in (*WHOLE, *inside) or f"{layer}.{ours}" not in weights:
+                continue
+            whole = weights[f"{layer}.{ours}"]()
+            if "*" not in theirs:
+                yield f"{place}.{theirs}", [whole]
+            elif isinstance(whole, Blocks):
+                for number in range(len(whole.codes)):
+                    yield f"{place}.{theirs.replace('*', str(number))}", [whole.expert(number)]
         for theirs, parts in fused.items():
-            yield f"{place}.{theirs}", tuple(f"{layer}.{part}" for part in parts)
+            yield f"{place}.{theirs}", [weights[f"{layer}.{part}"]() for part in parts]
 
 
 def _joined(blocks: list[Blocks]) -> Blocks:

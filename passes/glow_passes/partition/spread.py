@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from xdsl.ir import SSAValue
+from collections.abc import Sequence
+from typing import Any
+
+from xdsl.ir import Operation, SSAValue
 from xdsl.rewriter import Rewriter
 
 from glow_dialects.core.builder import Builder
 from glow_dialects.core.types import bytes_of, dtype_of, element_of, shape_of, tensor, typed
 from glow_dialects.ops.arithmetic import AddOp, MaxOp, MinOp, SubOp
 from glow_dialects.ops.compare import CmpGeOp, CmpLtOp
+from glow_dialects.ops.dequantize_blocks import FORM, DequantizeBlocksOp
+from glow_dialects.ops.expert_matmul import ExpertMatmulOp
 from glow_dialects.ops.gather import GatherOp
 from glow_dialects.ops.module import ConstantOp, FuncOp, GetOp, module_of
 from glow_dialects.ops.reshape import ReshapeOp
@@ -22,37 +27,69 @@ def spread(function: FuncOp, most: int) -> int:
     gather(table, i)  ->  i - n >= 0 ? gather(rows from n on, i - n) : gather(rows before n, i)
 
     The results are the same, bit for bit; an index out of range is an error where it was one. No lookup reads
-    what another has worked out, so that devices do them at once.
+    what another has worked out, so that devices do them at once. The matrices of experts are taken apart
+    likewise; their rows lie together in other numbers then, which may change the last bits of sums.
     """
     module = module_of(function)
     assert module is not None
     symbols = Symbols(module)
     found = _tables(function, symbols, most)
-    for table, lookups in found.items():
-        rows = shape_of(table.type)[0]
-        parts = min(rows, -(-bytes_of(table.type) // max(most, 1)))
+    for tables, lookups in found.items():
+        rows = shape_of(tables[0].type)[0]
+        parts = min(rows, -(-_bytes(tables) // max(most, 1)))
         starts = [rows * part // parts for part in range(parts + 1)]
-        pieces = [_piece(table, symbols, a, b) for a, b in zip(starts, starts[1:], strict=False)]
+        pieces = [
+            [_piece(t, symbols, a, b) for t in tables] for a, b in zip(starts, starts[1:], strict=False)
+        ]
         for lookup in lookups:
             _replace(lookup, pieces, starts)
     symbols.sweep()
     return len(found)
 
 
-def _tables(function: FuncOp, symbols: Symbols, most: int) -> dict[ConstantOp, list[GatherOp]]:
-    """The constants that are too large, and the nodes that look rows of them up."""
-    tables: dict[ConstantOp, list[GatherOp]] = {}
-    others: set[ConstantOp] = set()
-    for get in [op for op in function.walk() if isinstance(op, GetOp)]:
-        table = symbols.constant(get)
-        if table is None or bytes_of(table.type) <= most or table.array() is None:
+def _tables(
+    function: FuncOp, symbols: Symbols, most: int
+) -> dict[tuple[ConstantOp, ...], list[GatherOp | ExpertMatmulOp]]:
+    """The constants that are too large, those of one matrix of codes together, and the nodes that look up."""
+    found: dict[tuple[ConstantOp, ...], list[GatherOp | ExpertMatmulOp]] = {}
+    for op in function.walk():
+        if isinstance(op, ExpertMatmulOp) or (isinstance(op, GatherOp) and _is_plain(op)):
+            tables = [symbols.constant(v.owner) for v in _parts(op) if isinstance(v.owner, GetOp)]
+            known = tuple(t for t in tables if t is not None and t.array() is not None)
+            if len(known) == len(_parts(op)) and shape_of(known[0].type)[0] > 1 and _bytes(known) > most:
+                found.setdefault(known, []).append(op)
+    gets = [op for op in function.walk() if isinstance(op, GetOp)] if found else []
+    return {
+        tables: lookups
+        for tables, lookups in found.items()
+        if all(_is_looked_up(get.result, lookups) for get in gets if symbols.constant(get) in tables)
+    }
+
+
+def _table(lookup: GatherOp | ExpertMatmulOp) -> SSAValue:
+    return lookup.data if isinstance(lookup, GatherOp) else lookup.weights
+
+
+def _parts(lookup: GatherOp | ExpertMatmulOp) -> Sequence[SSAValue]:
+    """The table of a lookup, or what it is unpacked from."""
+    table = _table(lookup)
+    owner = table.owner
+    return owner.operands if isinstance(owner, DequantizeBlocksOp) else [table]
+
+
+def _bytes(tables: Sequence[ConstantOp]) -> int:
+    return sum(bytes_of(table.type) for table in tables)
+
+
+def _is_looked_up(value: SSAValue, lookups: Sequence[Operation]) -> bool:
+    """Whether nothing but these lookups reads a table."""
+    for use in value.uses:
+        reader = use.operation
+        if isinstance(reader, DequantizeBlocksOp) and _is_looked_up(reader.result, lookups):
             continue
-        for use in get.result.uses:
-            if isinstance(use.operation, GatherOp) and use.index == 0 and _is_plain(use.operation):
-                tables.setdefault(table, []).append(use.operation)
-            else:
-                others.add(table)
-    return {t: lookups for t, lookups in tables.items() if t not in others and shape_of(t.type)[0] > 1}
+        if reader not in lookups or use.index != isinstance(reader, ExpertMatmulOp):
+            return False
+    return True
 
 
 def _is_plain(op: GatherOp) -> bool:
@@ -68,21 +105,28 @@ def _piece(table: ConstantOp, symbols: Symbols, start: int, end: int) -> Constan
     return symbols.add(array[start:end], kind, f"{table.sym_name.data}_{start}")
 
 
-def _replace(lookup: GatherOp, pieces: list[ConstantOp], starts: list[int]) -> None:
+def _replace(lookup: GatherOp | ExpertMatmulOp, pieces: list[list[ConstantOp]], starts: list[int]) -> None:
     """Put lookups of the pieces in the place of one of the whole."""
     b = Builder.before(lookup)
     rows = starts[-1]
     result: SSAValue | None = None
+    indices = lookup.indices if isinstance(lookup, GatherOp) else lookup.experts
+    checked = lookup.checked if isinstance(lookup, GatherOp) else None
     for piece, start in zip(pieces, starts, strict=False):
-        count = shape_of(piece.type)[0]
-        index = _from(lookup.indices, start, rows, b)
-        local = _local(index, start, count, start + count == rows, bool(lookup.checked), b)
-        get = b.insert(GetOp.of(piece))
-        get.result.name_hint = piece.sym_name.data
-        text = lookup.checked
-        if text and not text.endswith("."):
-            text = f"{text} (rows from {start} on)"
-        found = b(GatherOp(get.result, local, axis=0, checked=text))
+        count = shape_of(piece[0].type)[0]
+        index = _from(indices, start, rows, b)
+        local = _local(index, start, count, start + count == rows, bool(checked), b)
+        gets = [b.insert(GetOp.of(part)).result for part in piece]
+        for get, part in zip(gets, piece, strict=True):
+            get.name_hint = part.sym_name.data
+        table = _unpacked(_table(lookup), gets, b)
+        if isinstance(lookup, ExpertMatmulOp):
+            found = b(ExpertMatmulOp(lookup.x, table, local))
+        else:
+            text = checked
+            if text and not text.endswith("."):
+                text = f"{text} (rows from {start} on)"
+            found = b(GatherOp(table, local, axis=0, checked=text))
         if result is not None:
             here = b(CmpGeOp(index, b.scalar(0, index)))
             ones = (1,) * (len(shape_of(found)) - len(shape_of(here)))
@@ -93,11 +137,20 @@ def _replace(lookup: GatherOp, pieces: list[ConstantOp], starts: list[int]) -> N
     assert result is not None
     result.name_hint = lookup.result.name_hint
     lookup.result.replace_all_uses_with(result)
-    read = lookup.data.owner
-    assert isinstance(read, GetOp)
+    reads = [_table(lookup), *_parts(lookup)]
     Rewriter.erase_op(lookup)
-    if not read.result.uses:
-        Rewriter.erase_op(read)
+    for read in dict.fromkeys(v.owner for v in reads):
+        if isinstance(read, Operation) and not any(v.uses for v in read.results):
+            Rewriter.erase_op(read)
+
+
+def _unpacked(table: SSAValue, parts: Sequence[SSAValue], b: Builder) -> SSAValue:
+    """A piece of a table, as that is unpacked."""
+    whole = table.owner
+    if not isinstance(whole, DequantizeBlocksOp):
+        return parts[0]
+    form: dict[str, Any] = {n: whole.properties[n] for n in FORM if n in whole.properties}
+    return b(DequantizeBlocksOp(*parts, **form))
 
 
 def _from(indices: SSAValue, start: int, rows: int, b: Builder) -> SSAValue:

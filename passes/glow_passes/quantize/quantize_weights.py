@@ -21,6 +21,7 @@ from glow_dialects.core.graph_op import GraphOp
 from glow_dialects.core.types import Array, element_of, present
 from glow_dialects.ops.arithmetic import AddOp
 from glow_dialects.ops.dequantize_blocks import DequantizeBlocksOp
+from glow_dialects.ops.expert_matmul import ExpertMatmulOp
 from glow_dialects.ops.fully_connected import FullyConnectedOp
 from glow_dialects.ops.matmul import MatmulOp
 from glow_dialects.ops.matmul_half import MatmulHalfOp
@@ -64,7 +65,7 @@ def weight_name(value: SSAValue) -> str | None:
 def weighted(function: FuncOp) -> Iterator[tuple[SSAValue, str]]:
     """The activations of each product by a named matrix, and the name."""
     for op in function.body.block.ops:
-        if isinstance(op, MatmulOp | FullyConnectedOp | MatmulHalfOp):
+        if isinstance(op, MatmulOp | FullyConnectedOp | MatmulHalfOp | ExpertMatmulOp):
             name = weight_name(op.operands[1])
             if name is not None:
                 yield op.operands[0], name

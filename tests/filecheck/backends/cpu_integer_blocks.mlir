@@ -20,12 +20,12 @@ glow.func @main {
   %c = glow.get @c : tensor<16x32xui8>
   %s = glow.get @s : tensor<16x2xf32>
   %r = glow.round_blocks %x {block = 32 : i64} : (tensor<1x64xf32>) -> tensor<1x64xf32>
-  %0 = glow_cpu.block_gemm %r, %c, %s {bits = 4 : i64, block = 32 : i64, depth = 64 : i64, point = 8.0 : f64, operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0>} : (tensor<1x64xf32>, tensor<16x32xui8>, tensor<16x2xf32>) -> tensor<1x16xf32> {
+  %0 = glow_cpu.block_gemm %r, %c, %s {bits = 4 : i64, block = 32 : i64, depth = 64 : i64, point = 8.0 : f64, operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0>} : (tensor<1x64xf32>, tensor<16x32xui8>, tensor<16x2xf32>) -> tensor<1x16xf32> {
   ^bb0(%sum: tensor<f32>):
     %positive = glow.relu %sum : (tensor<f32>) -> tensor<f32>
     glow_cpu.yield %positive : tensor<f32>
   }
-  %1 = glow_cpu.block_gemm %r, %c, %s {bits = 4 : i64, block = 32 : i64, depth = 64 : i64, point = 8.0 : f64, operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0>} : (tensor<1x64xf32>, tensor<16x32xui8>, tensor<16x2xf32>) -> tensor<1x16xf32>
+  %1 = glow_cpu.block_gemm %r, %c, %s {bits = 4 : i64, block = 32 : i64, depth = 64 : i64, point = 8.0 : f64, operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0>} : (tensor<1x64xf32>, tensor<16x32xui8>, tensor<16x2xf32>) -> tensor<1x16xf32>
   glow.save %0 to @y : tensor<1x16xf32>
   glow.save %1 to @z : tensor<1x16xf32>
 }
@@ -44,7 +44,7 @@ glow.func @main {
   %c = glow.get @c : tensor<16x32xui8>
   %s = glow.get @s : tensor<16x2xf32>
   %r = glow.round_blocks %x {block = 64 : i64} : (tensor<1x64xf32>) -> tensor<1x64xf32>
-  %0 = glow_cpu.block_gemm %r, %c, %s {bits = 4 : i64, block = 32 : i64, depth = 64 : i64, point = 8.0 : f64, operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0>} : (tensor<1x64xf32>, tensor<16x32xui8>, tensor<16x2xf32>) -> tensor<1x16xf32>
+  %0 = glow_cpu.block_gemm %r, %c, %s {bits = 4 : i64, block = 32 : i64, depth = 64 : i64, point = 8.0 : f64, operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0>} : (tensor<1x64xf32>, tensor<16x32xui8>, tensor<16x2xf32>) -> tensor<1x16xf32>
   glow.save %0 to @y : tensor<1x16xf32>
 }
 
@@ -64,8 +64,8 @@ glow.func @main {
   %c = glow.get @c : tensor<16x32xui8>
   %s = glow.get @s : tensor<16x2xf32>
   %r = glow.round_blocks %x {block = 32 : i64} : (tensor<1x64xf32>) -> tensor<1x64xf32>
-  %0 = glow_cpu.block_gemm %r, %c, %s {bits = 4 : i64, block = 32 : i64, depth = 64 : i64, levels = array<f64: 0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0, 10.0, 11.0, 12.0, 13.0, 14.0, 15.0>, operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0>} : (tensor<1x64xf32>, tensor<16x32xui8>, tensor<16x2xf32>) -> tensor<1x16xf32>
-  %1 = glow_cpu.block_gemm %x, %c, %s {bits = 4 : i64, block = 32 : i64, depth = 64 : i64, point = 8.0 : f64, operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0>} : (tensor<1x64xf32>, tensor<16x32xui8>, tensor<16x2xf32>) -> tensor<1x16xf32>
+  %0 = glow_cpu.block_gemm %r, %c, %s {bits = 4 : i64, block = 32 : i64, depth = 64 : i64, levels = array<f64: 0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0, 10.0, 11.0, 12.0, 13.0, 14.0, 15.0>, operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0>} : (tensor<1x64xf32>, tensor<16x32xui8>, tensor<16x2xf32>) -> tensor<1x16xf32>
+  %1 = glow_cpu.block_gemm %x, %c, %s {bits = 4 : i64, block = 32 : i64, depth = 64 : i64, point = 8.0 : f64, operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0>} : (tensor<1x64xf32>, tensor<16x32xui8>, tensor<16x2xf32>) -> tensor<1x16xf32>
   glow.save %0 to @y : tensor<1x16xf32>
   glow.save %1 to @z : tensor<1x16xf32>
 }

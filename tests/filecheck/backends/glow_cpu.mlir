@@ -158,5 +158,5 @@ glow.func @main {
   %a = glow.get @a : tensor<3x16xf32>
   %c = glow.get @codes : tensor<8x16xui8>
   %s = glow.get @scales : tensor<8x2xf32>
-  %0 = glow_cpu.block_gemm %a, %c, %s {bits = 4 : i64, block = 16 : i64, depth = 32 : i64, operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0>} : (tensor<3x16xf32>, tensor<8x16xui8>, tensor<8x2xf32>) -> tensor<3x8xf32>
+  %0 = glow_cpu.block_gemm %a, %c, %s {bits = 4 : i64, block = 16 : i64, depth = 32 : i64, operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0>} : (tensor<3x16xf32>, tensor<8x16xui8>, tensor<8x2xf32>) -> tensor<3x8xf32>
 }

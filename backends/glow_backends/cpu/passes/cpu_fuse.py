@@ -20,7 +20,7 @@ from glow_backends.cpu.kernels.conv.conv_ops import ConvOp
 from glow_backends.cpu.kernels.data.blocking_ops import UnblockOp
 from glow_backends.cpu.kernels.gemm.block_gemm_op import BlockGemmOp
 from glow_backends.cpu.kernels.gemm.gemm_op import GemmOp
-from glow_backends.cpu.passes.few_bits import expanded, packed_weights
+from glow_backends.cpu.passes.few_bits import expanded, packed_experts, packed_weights
 from glow_backends.cpu.passes.uniform_values import known_number
 from glow_backends.cpu.target import named
 from glow_dialects.core.definition import SEGMENTS
@@ -30,6 +30,7 @@ from glow_dialects.ops.arithmetic import AddOp, DivOp, MulOp, SubOp
 from glow_dialects.ops.compare import CmpGtOp
 from glow_dialects.ops.concat import ConcatOp
 from glow_dialects.ops.dequantize_blocks import DequantizeBlocksOp
+from glow_dialects.ops.expert_matmul import ExpertMatmulOp
 from glow_dialects.ops.fully_connected import FullyConnectedOp
 from glow_dialects.ops.matmul import BatchMatmulOp, MatmulOp
 from glow_dialects.ops.module import GetOp
@@ -373,6 +374,8 @@ class CpuFusePass(GraphPass):
     cpu: str = "host"
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
-        packed = Pattern((GemmOp,), partial(packed_weights, target=named(self.cpu)))
-        rewrite(op, (packed, *PATTERNS))
+        target = named(self.cpu)
+        packed = Pattern((GemmOp,), partial(packed_weights, target=target))
+        experts = Pattern((ExpertMatmulOp,), partial(packed_experts, target=target))
+        rewrite(op, (packed, experts, *PATTERNS))
         rewrite(op, (Pattern((DequantizeBlocksOp,), expanded),))

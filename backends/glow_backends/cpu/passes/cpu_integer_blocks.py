@@ -39,7 +39,7 @@ def integers(op: BlockGemmOp, r: Rewriter, target: CpuTarget) -> SSAValue | None
     wide = in_pairs(op.bits, target)
     rows = r.insert(QuantizeRowsOp(rounded.input, block=op.block, point=point, wide=wide))
     form: dict[str, Any] = {n: op.properties[n] for n in FORM if n in op.properties}
-    weights = (op.codes, op.scales, present(op.points))
+    weights = (op.codes, op.scales, op.points, op.experts)
     operands = (rows.codes, *weights, present(op.bias), op.extras, rows.factors)
     return r(IntegerBlockGemmOp(*operands, body=detached_body(op), **form))
 

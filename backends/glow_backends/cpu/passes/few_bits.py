@@ -12,8 +12,10 @@ from glow_backends.cpu.kernels.gemm.block_gemm_op import BlockGemmOp
 from glow_backends.cpu.kernels.gemm.gemm_blocks import has_block_kernel
 from glow_backends.cpu.kernels.gemm.gemm_op import GemmOp
 from glow_backends.cpu.target import CpuTarget
+from glow_dialects.core.graph_op import GraphOp
 from glow_dialects.core.types import element_of, present, shape_of
 from glow_dialects.ops.dequantize_blocks import FORM, DequantizeBlocksOp
+from glow_dialects.ops.expert_matmul import ExpertMatmulOp
 from glow_passes.graph.driver import Rewriter, producer
 
 
@@ -22,14 +24,34 @@ def packed_weights(op: GemmOp, r: Rewriter, target: CpuTarget) -> SSAValue | Non
     weights = producer(op.b, DequantizeBlocksOp)
     if weights is None or not op.transpose_b or op.transpose_a or op.scale is not None:
         return None
-    if len(shape_of(op.b)) != 2 or element_of(op.a) != f32 or 0 in shape_of(op.results[0]):
+    if len(shape_of(op.b)) != 2 or element_of(op.a) != f32 or not _stays_packed(weights, op, r, target):
         return None
-    known = weights.bits, weights.block, weights.levels
-    if not has_block_kernel(*known, target) or any(r.array(v) is None for v in weights.operands):
+    operands = (op.a, *_parts(weights), None, present(op.bias), op.extras)
+    return r(BlockGemmOp(*operands, body=detached_body(op), **_form(weights)))
+
+
+def packed_experts(op: ExpertMatmulOp, r: Rewriter, target: CpuTarget) -> SSAValue | None:
+    """expert_matmul(a, dequantize_blocks(codes, scales), e) -> block_gemm(a, codes, scales, e)."""
+    weights = producer(op.weights, DequantizeBlocksOp)
+    if weights is None or op.predicate is not None or not _stays_packed(weights, op, r, target):
         return None
-    form: dict[str, Any] = {n: weights.properties[n] for n in FORM if n in weights.properties}
-    operands = (op.a, weights.codes, weights.scales, present(weights.points), present(op.bias), op.extras)
-    return r(BlockGemmOp(*operands, body=detached_body(op), **form))
+    return r(BlockGemmOp(op.x, *_parts(weights), op.experts, **_form(weights)))
+
+
+def _stays_packed(weights: DequantizeBlocksOp, op: GraphOp, r: Rewriter, target: CpuTarget) -> bool:
+    """Whether a product takes constant codes as they are."""
+    known = has_block_kernel(weights.bits, weights.block, weights.levels, target)
+    return (
+        known and 0 not in shape_of(op.results[0]) and all(r.array(v) is not None for v in weights.operands)
+    )
+
+
+def _parts(weights: DequantizeBlocksOp) -> tuple[SSAValue, SSAValue, SSAValue | None]:
+    return weights.codes, weights.scales, weights.points
+
+
+def _form(weights: DequantizeBlocksOp) -> dict[str, Any]:
+    return {n: weights.properties[n] for n in FORM if n in weights.properties}
 
 
 def expanded(op: DequantizeBlocksOp, r: Rewriter) -> SSAValue | None:

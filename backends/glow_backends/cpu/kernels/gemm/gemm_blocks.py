@@ -19,6 +19,7 @@ from glow_backends.cpu.emit.epilogue import Epilogue
 from glow_backends.cpu.emit.line_builder import vector
 from glow_backends.cpu.emit.memory import Index, ceil_div, minimum, split_index
 from glow_backends.cpu.emit.packing import pack_panels
+from glow_backends.cpu.emit.panel_rows import PanelRows, each_expert
 from glow_backends.cpu.emit.register_blocks import (
     Block,
     Loop,
@@ -41,6 +42,8 @@ from glow_dialects.ops.module import GetOp
 
 _FEW = 8
 """Products of at most so many rows unpack weights in registers."""
+_RUN = 6
+"""Rows of one expert that share what is unpacked."""
 _SLICE = 1024
 """Places of the reduction that are unpacked at once for many rows."""
 _HALVES = 256.0
@@ -55,9 +58,10 @@ class BlockGemmSpec:
 
     W [k, n] is (code - point) scale by codes of `bits`; each run of `block` places of k has a scale for each
     column, and an offset -point scale where `offsets`; else `point` is everyone's. `levels`: what codes stand
-    for, where that is not their numbers.
+    for, where that is not their numbers. Each row has the one of so many `experts` that it names; 0: there is
+    one matrix for all.
 
-    Operands: C, A, codes, scales, [offsets], [bias], [extras], [scratch].
+    Operands: C, A, codes, scales, [offsets], [experts], [bias], [extras], [scratch].
     """
 
     m: int
@@ -69,6 +73,12 @@ class BlockGemmSpec:
     levels: tuple[float, ...] | None = None
     offsets: bool = False
     epilogue: Epilogue = field(default_factory=Epilogue)
+    experts: int = 0
+
+    @property
+    def together(self) -> int:
+        """Rows by one matrix, or as many of them as are taken together."""
+        return _RUN if self.experts else self.m
 
     @property
     def each(self) -> int:
@@ -78,11 +88,12 @@ class BlockGemmSpec:
     def tile(self, target: CpuTarget) -> Block:
         """The register block."""
         vectors, limit = ceil_div(self.n, target.lanes), target.registers * 3 // 4
-        if self.m > _FEW:
+        if self.together > _FEW:
             # Rows a multiple of 4 KiB apart share a cache set: use no more of them than its ways.
             return choose_block(self.m, vectors, target, 32 if self.k % 1024 else 8)
-        widths = [v for v in (4, 3, 2) if v * self.m <= limit and v <= vectors]
-        return Block(self.m, next((v for v in widths if vectors % v == 0), max(widths, default=1)))
+        rows = self.together
+        widths = [v for v in (4, 3, 2) if v * rows <= limit and v <= vectors]
+        return Block(rows, next((v for v in widths if vectors % v == 0), max(widths, default=1)))
 
 
 def has_block_kernel(bits: int, block: int, levels: Sequence[float] | None, target: CpuTarget) -> bool:
@@ -99,7 +110,7 @@ def _permutes(target: CpuTarget) -> bool:
 
 def block_scratch_bytes(spec: BlockGemmSpec, target: CpuTarget) -> int:
     """Bytes of the scratch operand; 0 means that the kernel takes none."""
-    if spec.m <= _FEW:
+    if spec.together <= _FEW:
         return 0
     return 4 * target.threads * _slice(spec) * spec.tile(target).vectors * target.lanes
 
@@ -137,19 +148,21 @@ class _Emission:
         operands = iter(k.operands)
         self.c, self.a, self.codes, self.scales = (next(operands) for _ in range(4))
         self.offsets = next(operands) if spec.offsets else None
+        self.experts = next(operands) if spec.experts else None
         self.bias = next(operands) if spec.epilogue.bias else None
         self.extras = [next(operands) for _ in range(spec.epilogue.extras)]
         self.scratch = next(operands) if block_scratch_bytes(spec, k.target) else None
         self.looks_up = _permutes(k.target) and spec.bits < 8
         self.floats = spec.bits == 8 and spec.levels is not None
-        # Where no level has a point besides, sums of a block may be scaled when they are whole.
-        sums = self.block.rows * self.block.vectors
-        pointless = self.looks_up or (self.floats and not spec.point)
-        self.late = pointless and not spec.offsets and 2 * sums <= k.target.registers * 3 // 4
+        self.late = False
 
     def emit(self) -> None:
         """Items (group of rows, panel of columns), shared by the workers."""
         k, spec = self.k, self.spec
+        if spec.experts:
+            rows = PanelRows(spec.m, spec.n, self.block.vectors, self.block.rows, spec.experts)
+            rows.emit(k, self.experts, self._begin, self._few)
+            return
         vectors, panels = ceil_div(spec.n, self.lanes), ceil_div(spec.n, self.width)
         tail = vectors % self.block.vectors or self.block.vectors
         live = spec.n - (vectors - 1) * self.lanes
@@ -171,17 +184,29 @@ class _Emission:
                     self._panel(group, panel, self.block.vectors, self.lanes)
 
     def _panel(self, group: Index, panel: Index, vectors: int, live: int) -> None:
+        self._begin(self.k.mul(panel, self.width), panel, live)
+        if self.scratch is None:
+            self._few(0, self.spec.m, vectors)
+        else:
+            self._sliced(group, vectors)
+
+    def _begin(self, column: Index, panel: Index, live: int) -> None:
         k, spec = self.k, self.spec
         words = ceil_div(spec.k, spec.each) * self.width
         self.at = k.mul(panel, self.blocks * self.width)
         self.words = k.gep(self.codes, k.mul(panel, words), I8 if spec.bits == 8 else I32)
-        self.column, self.live = k.mul(panel, self.width), live
-        if self.scratch is None:
-            sums = zeros(k, self.block.rows * vectors)
-            sums = self._blocks(0, self.blocks, self.spec.k, vectors, sums, self._fused(vectors))
-            self._output(0, spec.m, True).store(k, sums, vectors, spec.epilogue)
-        else:
-            self._sliced(group, vectors)
+        self.column, self.live = column, live
+
+    def _few(self, row: Index, rows: int, vectors: int) -> None:
+        """The sums of a few rows."""
+        k, spec = self.k, self.spec
+        # Where no level has a point besides, sums of a block may be scaled when they are whole.
+        count, pointless = rows * self.block.vectors, self.looks_up or (self.floats and not spec.point)
+        self.late = pointless and not spec.offsets and 2 * count <= k.target.registers * 3 // 4
+        sums = zeros(k, rows * vectors)
+        a = k.gep(self.a, k.mul(row, spec.k))
+        sums = self._blocks(0, self.blocks, spec.k, vectors, sums, self._fused(a, rows, vectors))
+        self._output(row, rows, True).store(k, sums, vectors, spec.epilogue)
 
     def _output(self, row: Index, rows: int, last: bool) -> Output:
         k, spec = self.k, self.spec
@@ -250,13 +275,13 @@ class _Emission:
         return take
 
     # Few rows: weights are taken as they are unpacked.
-    def _fused(self, vectors: int) -> _Take:
+    def _fused(self, a: ir.Value, rows: int, vectors: int) -> _Take:
         k, spec = self.k, self.spec
 
         def take(place: Index, weights: list[ir.Value], sums: list[ir.Value]) -> list[ir.Value]:
             after: list[ir.Value] = []
-            for row in range(self.block.rows):
-                x = k.splat(k.load(self.a, k.add(place, row * spec.k)), self.lanes)
+            for row in range(rows):
+                x = k.splat(k.load(a, k.add(place, row * spec.k)), self.lanes)
                 own = sums[row * vectors : (row + 1) * vectors]
                 after += [k.fma(x, w, y) for w, y in zip(weights, own, strict=True)]
             return after
@@ -381,7 +406,7 @@ _Take = Callable[[Index, list[ir.Value], list[ir.Value]], list[ir.Value]]
 def emit_gemm_blocks(module: ir.Module, name: str, spec: BlockGemmSpec, target: CpuTarget) -> ir.Function:
     """The kernel `name(C, A, codes, scales, [offsets], [bias], [extras], [scratch], worker)` of a spec."""
     scratch = int(block_scratch_bytes(spec, target) > 0)
-    count = 4 + spec.offsets + spec.epilogue.operands + scratch
+    count = 4 + spec.offsets + bool(spec.experts) + spec.epilogue.operands + scratch
     k = KernelBuilder(module, name, count, target, sized=True)
     _Emission(k, spec).emit()
     return k.finish()
@@ -398,7 +423,7 @@ class BlockGemm(Kernel[BlockGemmOp, BlockGemmSpec]):
         return all(isinstance(v.owner, GetOp) for v in node.operands)
 
     def match(self, op: BlockGemmOp, context: CallContext) -> BlockGemmSpec | None:
-        (*lead, _), (columns, _) = shape(op.a), shape(op.codes)
+        (*lead, _), (*experts, columns, _) = shape(op.a), shape(op.codes)
         return BlockGemmSpec(
             prod(lead),
             columns,
@@ -409,6 +434,7 @@ class BlockGemm(Kernel[BlockGemmOp, BlockGemmSpec]):
             op.levels,
             op.points is not None,
             Epilogue(op.bias is not None, None, program_of(op.body), inplace(op.result, op.extras)),
+            *experts,
         )
 
     def operands(self, op: BlockGemmOp, spec: BlockGemmSpec, context: CallContext) -> list[Operand | None]:
@@ -416,27 +442,30 @@ class BlockGemm(Kernel[BlockGemmOp, BlockGemmSpec]):
         width = spec.tile(target).vectors
 
         def codes(array: Array) -> Array:
-            return pack_codes(unpack(array, bits, depth), spec, target)
+            return each_expert(lambda own: pack_codes(unpack(own, bits, depth), spec, target), array)
+
+        def scales(array: Array) -> Array:
+            return each_expert(lambda own: pack_scales(own, spec, target), array)
 
         return [
             op.result,
             op.a,
             context.pack(op.codes, f"few_bits|{bits}|{depth}|{width}", codes),
-            context.pack(op.scales, f"blocks|{width}", lambda s: pack_scales(s, spec, target)),
+            context.pack(op.scales, f"blocks|{width}", scales),
             *self._offsets(op, spec, context),
+            *present(op.experts),
             *present(op.bias),
             *op.extras,
         ]
 
     def _offsets(self, op: BlockGemmOp, spec: BlockGemmSpec, context: CallContext) -> list[Operand | None]:
         """-point scale of each block, where points differ."""
-        scales, points = context.constant(op.scales), [context.constant(v) for v in present(op.points)]
-        return [
-            None
-            if scales is None or p is None
-            else table("offsets", pack_scales(-p * scales, spec, context.target))
-            for p in points
-        ]
+        if op.points is None:
+            return []
+        scales, points, target = context.constant(op.scales), context.constant(op.points), context.target
+        if scales is None or points is None:
+            return [None]
+        return [table("offsets", each_expert(lambda own: pack_scales(own, spec, target), -points * scales))]
 
     def scratch(self, spec: BlockGemmSpec, target: CpuTarget) -> int:
         return block_scratch_bytes(spec, target)

@@ -19,8 +19,9 @@ from glow_backends.cpu.emit.builder import F32, I8, I32, KernelBuilder
 from glow_backends.cpu.emit.epilogue import Epilogue
 from glow_backends.cpu.emit.integer import I16, dot4
 from glow_backends.cpu.emit.line_builder import vector
-from glow_backends.cpu.emit.memory import Index, ceil_div, split_index
+from glow_backends.cpu.emit.memory import Index
 from glow_backends.cpu.emit.packing import pack_panels
+from glow_backends.cpu.emit.panel_rows import PanelRows, each_expert
 from glow_backends.cpu.emit.register_blocks import Output, even_tiles, zeros
 from glow_backends.cpu.emit.values import F16
 from glow_backends.cpu.fused_body import program_of
@@ -36,8 +37,6 @@ RUNS = (32, 16)
 """Places of the reduction that are written out: of 4-bit codes their sums of products stay within 16 bits."""
 _VECTORS = 2
 """Vectors of columns of a panel."""
-_ROWS = 64
-"""Rows of an item of work, about."""
 
 
 def in_pairs(bits: int, target: CpuTarget) -> bool:
@@ -60,8 +59,9 @@ class IntegerBlockGemmSpec:
     """y [m, n] = x [m, k] @ w + bias, then the epilogue's steps.
 
     Each run of `block` places has a scale for each column (f16 if `half`, else f32), and with `offsets` a
-    number that is added for each unit of x. `point`: of the codes as they are kept.
-    Operands: y, codes of x, factors of x, codes, scales, [offsets], [bias], [extras].
+    number that is added for each unit of x. `point`: of the codes as they are kept. Each row has the one of
+    so many `experts` that it names; 0: there is one matrix for all.
+    Operands: y, codes of x, factors of x, codes, scales, [offsets], [experts], [bias], [extras].
     """
 
     m: int
@@ -73,10 +73,12 @@ class IntegerBlockGemmSpec:
     half: bool = False
     offsets: bool = False
     epilogue: Epilogue = field(default_factory=Epilogue)
+    experts: int = 0
 
     def rows(self, target: CpuTarget) -> int:
-        """Rows of a register block."""
-        return even_tiles(self.m, 6 if target.registers >= 32 else 4)[0]
+        """Rows of a register block; with experts runs of rows have any length."""
+        most = 6 if target.registers >= 32 else 4
+        return most if self.experts else even_tiles(self.m, most)[0]
 
     @property
     def run(self) -> int:
@@ -116,6 +118,7 @@ class _Emission:
         operands = iter(k.operands)
         self.y, self.x, self.factors, self.codes, self.scales = (next(operands) for _ in range(5))
         self.offsets = next(operands) if spec.offsets else None
+        self.experts = next(operands) if spec.experts else None
         self.bias = next(operands) if spec.epilogue.bias else None
         self.extras = [next(operands) for _ in range(spec.epilogue.extras)]
         self.pairs = in_pairs(spec.bits, k.target)
@@ -123,44 +126,18 @@ class _Emission:
         self.kind, self.together = (I16, 2) if self.pairs else (I8, 4)
 
     def emit(self) -> None:
-        """Items (group of rows, panel of columns), shared by the workers."""
+        """Tiles of rows by panels of columns."""
         k, spec = self.k, self.spec
-        panels, vectors = ceil_div(spec.n, self.width), ceil_div(spec.n, self.lanes)
-        tail, live = (vectors - 1) % _VECTORS + 1, spec.n - (vectors - 1) * self.lanes
-        rows = spec.rows(k.target)
-        group = max(1, _ROWS // rows) * rows
-        groups = ceil_div(spec.m, group)
-        with k.items(k.size(groups * panels)) as item:
-            number, panel = split_index(k, item, [0, k.size(panels)])
-            if panels == 1 or (tail, live) == (_VECTORS, self.lanes):
-                self._panel(number, group, panel, tail, live)
-                return
-            last = k.b.icmp_signed("==", k.i(panel), k.size(panels - 1))
-            with k.b.if_else(last) as (then, otherwise):
-                with then:
-                    self._panel(number, group, panel, tail, live)
-                with otherwise:
-                    self._panel(number, group, panel, _VECTORS, self.lanes)
+        rows = PanelRows(spec.m, spec.n, _VECTORS, spec.rows(k.target), spec.experts)
+        rows.emit(k, self.experts, self._begin, self._tile)
 
-    def _panel(self, number: Index, group: int, panel: Index, vectors: int, live: int) -> None:
+    def _begin(self, column: Index, panel: Index, live: int) -> None:
         k, spec = self.k, self.spec
-        rows = spec.rows(k.target)
         word = 2 if self.pairs else 4
         line = spec.k // (2 if self.pairs else spec.each) * self.width
         self.own = k.gep(self.codes, k.mul(k.mul(panel, line), word), I8)
         self.at = k.mul(panel, self.blocks * self.width)
-        self.column, self.live = k.mul(panel, self.width), live
-        if spec.m <= rows:
-            self._tile(0, spec.m, vectors)
-            return
-        first = k.mul(number, group)
-        last = k.size(spec.m - rows)
-        with k.loop(0, group, rows) as step:
-            row = k.b.add(k.i(first), step)
-            with k.b.if_then(k.b.icmp_signed("<", row, k.size(spec.m))):
-                # The last tile begins early enough to end with the last row.
-                early = k.b.icmp_signed("<", row, last)
-                self._tile(k.b.select(early, row, last), rows, vectors)
+        self.column, self.live = column, live
 
     def _tile(self, row: Index, rows: int, vectors: int) -> None:
         k, spec = self.k, self.spec
@@ -339,7 +316,8 @@ def emit_integer_block_gemm(
     module: ir.Module, name: str, spec: IntegerBlockGemmSpec, target: CpuTarget
 ) -> ir.Function:
     """Emit the kernel of a spec."""
-    k = KernelBuilder(module, name, 5 + spec.offsets + spec.epilogue.operands, target, sized=True)
+    count = 5 + spec.offsets + bool(spec.experts) + spec.epilogue.operands
+    k = KernelBuilder(module, name, count, target, sized=True)
     _Emission(k, spec).emit()
     return k.finish()
 
@@ -361,7 +339,7 @@ class IntegerBlockGemm(Kernel[IntegerBlockGemmOp, IntegerBlockGemmSpec]):
         return node.predicate is None
 
     def match(self, op: IntegerBlockGemmOp, context: CallContext) -> IntegerBlockGemmSpec | None:
-        (*lead, k), columns = shape(op.a), shape(op.codes)[0]
+        (*lead, k), (*experts, columns, _) = shape(op.a), shape(op.codes)
         scales = context.constant(op.scales)
         if scales is None:
             return None
@@ -369,7 +347,8 @@ class IntegerBlockGemm(Kernel[IntegerBlockGemmOp, IntegerBlockGemmSpec]):
         point = stored_point(op.bits, op.point, context.target)
         points = op.points is not None
         half = _fits_half(scales)
-        return IntegerBlockGemmSpec(prod(lead), columns, k, op.bits, op.block, point, half, points, epilogue)
+        form = op.bits, op.block, point, half, points, epilogue
+        return IntegerBlockGemmSpec(prod(lead), columns, k, *form, *experts)
 
     def operands(
         self, op: IntegerBlockGemmOp, spec: IntegerBlockGemmSpec, context: CallContext
@@ -377,19 +356,19 @@ class IntegerBlockGemm(Kernel[IntegerBlockGemmOp, IntegerBlockGemmSpec]):
         target, bits, depth = context.target, op.bits, op.depth
 
         def codes(array: Array) -> Array:
-            return pack_integer_codes(unpack(array, bits, depth), bits, target)
+            return each_expert(lambda own: pack_integer_codes(unpack(own, bits, depth), bits, target), array)
+
+        def scales(array: Array) -> Array:
+            return each_expert(lambda own: pack_numbers(own, target, spec.half), array)
 
         return [
             op.result,
             op.a,
             op.factors,
             context.pack(op.codes, f"integer_codes|{bits}|{depth}|{target.vector_bytes}", codes),
-            context.pack(
-                op.scales,
-                f"integer_scales|{spec.half}|{target.vector_bytes}",
-                lambda s: pack_numbers(s, target, spec.half),
-            ),
+            context.pack(op.scales, f"integer_scales|{spec.half}|{target.vector_bytes}", scales),
             *self._offsets(op, context),
+            *present(op.experts),
             *present(op.bias),
             *op.extras,
         ]
@@ -402,7 +381,8 @@ class IntegerBlockGemm(Kernel[IntegerBlockGemmOp, IntegerBlockGemmSpec]):
         if scales is None or points is None:
             return [None]
         shift = 128 if in_pairs(op.bits, context.target) else 0
-        return [table("offsets", pack_numbers((shift - points) * scales, context.target, False))]
+        offsets = (shift - points) * scales
+        return [table("offsets", each_expert(lambda own: pack_numbers(own, context.target, False), offsets))]
 
     def flops(self, spec: IntegerBlockGemmSpec) -> int:
         return 2 * spec.m * spec.n * spec.k

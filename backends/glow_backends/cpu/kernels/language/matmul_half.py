@@ -1,4 +1,5 @@
-"""Products by constant matrices of 16-bit floats, which are widened in registers as they come.
+"""Products by constant matrices of 16-bit floats, which are widened in registers as they come; and by those
+of experts, of 32 bits too, of which each row reads one.
 
 A panel of columns lies in memory as it is read, for one row and for many, so that programs of all sizes
 share it; one row takes it at the rate of memory.
@@ -16,39 +17,47 @@ from glow_backends.cpu.calls import CallContext, Operand, dtype_name, shape
 from glow_backends.cpu.emit import values
 from glow_backends.cpu.emit.builder import KernelBuilder
 from glow_backends.cpu.emit.epilogue import Epilogue
-from glow_backends.cpu.emit.memory import Index, ceil_div, split_index
+from glow_backends.cpu.emit.memory import Index
 from glow_backends.cpu.emit.packing import pack_panels
+from glow_backends.cpu.emit.panel_rows import PanelRows, each_expert
 from glow_backends.cpu.emit.register_blocks import Output, even_tiles, zeros
 from glow_backends.cpu.kernel import Kernel
 from glow_backends.cpu.target import CpuTarget
 from glow_dialects.core.graph_op import GraphOp
+from glow_dialects.core.instr_op import is_instr_of
 from glow_dialects.core.types import Array
+from glow_dialects.ops.dequantize_blocks import DequantizeBlocksOp
+from glow_dialects.ops.expert_matmul import ExpertMatmulOp
 from glow_dialects.ops.matmul_half import MatmulHalfOp
-from glow_dialects.ops.module import GetOp
+from glow_dialects.ops.module import ConstantOp, GetOp
 
 _VECTORS = 4
 """Vectors of columns of a panel."""
-_ROWS = 64
-"""Rows of an item of work, about."""
 
 
 @dataclass(frozen=True)
 class MatmulHalfSpec:
-    """y [m, n] = x [m, k] @ w, f32, w in panels of `stored` (f16, bf16). Operands: y, x, w."""
+    """y [m, n] = x [m, k] @ w, f32, w in panels of `stored` (f32, f16, bf16).
+
+    Each row has the one of so many `experts` that it names; 0: there is one matrix for all.
+    Operands: y, x, w, [experts].
+    """
 
     m: int
     n: int
     k: int
     stored: str
+    experts: int = 0
 
     def rows(self, target: CpuTarget) -> int:
-        """Rows of a register block."""
-        return even_tiles(self.m, 6 if target.registers >= 32 and target.vector_bytes > 16 else 3)[0]
+        """Rows of a register block; with experts runs of rows have any length."""
+        most = 6 if target.registers >= 32 and target.vector_bytes > 16 else 3
+        return most if self.experts else even_tiles(self.m, most)[0]
 
 
 def pack_halves(weights: Array, target: CpuTarget) -> Array:
     """A matrix [n, k] as panels (panels, k, columns)."""
-    bits = np.ascontiguousarray(weights).view(np.uint16)
+    bits = np.ascontiguousarray(weights).view(f"u{weights.itemsize}")
     return np.ascontiguousarray(pack_panels(bits.T, _VECTORS * target.lanes)).view(weights.dtype)
 
 
@@ -56,43 +65,19 @@ class _Emission:
     def __init__(self, k: KernelBuilder, spec: MatmulHalfSpec) -> None:
         self.k, self.spec, self.lanes = k, spec, k.target.lanes
         self.width = _VECTORS * self.lanes
-        self.y, self.x, self.w = k.operands
+        self.y, self.x, self.w = k.operands[:3]
+        self.experts = k.operands[3] if spec.experts else None
 
     def emit(self) -> None:
-        """Items (group of rows, panel of columns), shared by the workers."""
+        """Tiles of rows by panels of columns."""
         k, spec = self.k, self.spec
-        panels, vectors = ceil_div(spec.n, self.width), ceil_div(spec.n, self.lanes)
-        tail, live = (vectors - 1) % _VECTORS + 1, spec.n - (vectors - 1) * self.lanes
-        rows = spec.rows(k.target)
-        group = max(1, _ROWS // rows) * rows
-        with k.items(k.size(ceil_div(spec.m, group) * panels)) as item:
-            number, panel = split_index(k, item, [0, k.size(panels)])
-            self.first = k.mul(number, group)
-            if panels == 1 or (tail, live) == (_VECTORS, self.lanes):
-                self._panel(panel, group, tail, live)
-                return
-            last = k.b.icmp_signed("==", k.i(panel), k.size(panels - 1))
-            with k.b.if_else(last) as (then, otherwise):
-                with then:
-                    self._panel(panel, group, tail, live)
-                with otherwise:
-                    self._panel(panel, group, _VECTORS, self.lanes)
+        rows = PanelRows(spec.m, spec.n, _VECTORS, spec.rows(k.target), spec.experts)
+        rows.emit(k, self.experts, self._begin, self._tile)
 
-    def _panel(self, panel: Index, group: int, vectors: int, live: int) -> None:
+    def _begin(self, column: Index, panel: Index, live: int) -> None:
         k, spec = self.k, self.spec
-        rows = spec.rows(k.target)
         self.own = k.gep(self.w, k.mul(panel, spec.k * self.width), values.storage(spec.stored))
-        self.column, self.live = k.mul(panel, self.width), live
-        if spec.m <= rows:
-            self._tile(0, spec.m, vectors)
-            return
-        last = k.size(spec.m - rows)
-        with k.loop(0, group, rows) as step:
-            row = k.b.add(k.i(self.first), step)
-            with k.b.if_then(k.b.icmp_signed("<", row, k.size(spec.m))):
-                # The last tile begins early enough to end with the last row.
-                early = k.b.icmp_signed("<", row, last)
-                self._tile(k.b.select(early, row, last), rows, vectors)
+        self.column, self.live = column, live
 
     def _tile(self, row: Index, rows: int, vectors: int) -> None:
         k, spec = self.k, self.spec
@@ -140,35 +125,47 @@ class _Emission:
 
 def emit_matmul_half(module: ir.Module, name: str, spec: MatmulHalfSpec, target: CpuTarget) -> ir.Function:
     """Emit the kernel of a spec."""
-    k = KernelBuilder(module, name, 3, target, sized=True)
+    k = KernelBuilder(module, name, 3 + bool(spec.experts), target, sized=True)
     _Emission(k, spec).emit()
     return k.finish()
 
 
-class MatmulHalf(Kernel[MatmulHalfOp, MatmulHalfSpec]):
-    """A product of f32 by a constant matrix of 16-bit floats."""
+class MatmulHalf(Kernel[MatmulHalfOp | ExpertMatmulOp, MatmulHalfSpec]):
+    """A product of f32 by a constant matrix of 16-bit floats, or by constant matrices of experts."""
 
-    OPS = (MatmulHalfOp,)
+    OPS = (MatmulHalfOp, ExpertMatmulOp)
     emit = staticmethod(emit_matmul_half)
 
     def supports(self, node: GraphOp) -> bool:
-        constant = isinstance(node.operands[1].owner, GetOp)
+        weights = node.operands[1].owner
+        parts = weights.operands if isinstance(weights, DequantizeBlocksOp) else node.operands[1:2]
         return (
-            constant
+            all(isinstance(v.owner, GetOp) and isinstance(v.owner.target(), ConstantOp) for v in parts)
             and node.predicate is None
             and 0 not in (*shape(node.results[0]), shape(node.operands[0])[1])
         )
 
-    def match(self, op: MatmulHalfOp, context: CallContext) -> MatmulHalfSpec | None:
-        (m, k), n = shape(op.x), shape(op.weights)[0]
+    def match(self, op: MatmulHalfOp | ExpertMatmulOp, context: CallContext) -> MatmulHalfSpec | None:
+        (m, k), (*experts, n, _) = shape(op.x), shape(op.weights)
         if context.constant(op.weights) is None or 0 in (m, k, n):
             return None
-        return MatmulHalfSpec(m, n, k, dtype_name(op.weights))
+        return MatmulHalfSpec(m, n, k, dtype_name(op.weights), *experts)
 
-    def operands(self, op: MatmulHalfOp, spec: MatmulHalfSpec, context: CallContext) -> list[Operand | None]:
+    def operands(
+        self, op: MatmulHalfOp | ExpertMatmulOp, spec: MatmulHalfSpec, context: CallContext
+    ) -> list[Operand | None]:
         target = context.target
-        how = f"half_panels|{target.vector_bytes}"
-        return [op.result, op.x, context.pack(op.weights, how, lambda w: pack_halves(w, target))]
+
+        def pack(weights: Array) -> Array:
+            return each_expert(lambda w: pack_halves(w, target), weights)
+
+        experts = [op.experts] if is_instr_of(op, ExpertMatmulOp) else []
+        return [
+            op.result,
+            op.x,
+            context.pack(op.weights, f"half_panels|{target.vector_bytes}", pack),
+            *experts,
+        ]
 
     def flops(self, spec: MatmulHalfSpec) -> int:
         return 2 * spec.m * spec.n * spec.k
