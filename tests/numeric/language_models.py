@@ -107,7 +107,7 @@ def quantised(folder: Path, kind: str, packer: Any, beside: str = "", **changes:
         parts, near = packer(weight)
         base = name.removesuffix(".weight")
         tensors |= {f"{base}.{ending}": part for ending, part in parts.items()}
-        state[name].copy_(torch.tensor(near))
+        _place(state, name).copy_(torch.tensor(near))
     for file in folder.glob("*.safetensors*"):
         file.unlink()
     save_file(tensors, folder / "model.safetensors")
@@ -117,6 +117,19 @@ def quantised(folder: Path, kind: str, packer: Any, beside: str = "", **changes:
         file, settings = beside, {k: v for k, v in packer.settings.items() if k != "quant_method"}
     (folder / file).write_text(json.dumps(settings))
     return own
+
+
+def _place(state: dict[str, Any], name: str) -> Any:
+    """Where transformers keeps a matrix: those of experts together, gates before what they are for."""
+    before, experts, behind = name.partition(".experts.")
+    if not experts:
+        return state[name]
+    number, part = int(behind.split(".")[0]), behind.split(".")[1]
+    if part == "down_proj":
+        return state[f"{before}.experts.down_proj"][number]
+    both = state[f"{before}.experts.gate_up_proj"][number]
+    half = len(both) // 2
+    return both[:half] if part == "gate_proj" else both[half:]
 
 
 def continued(model: Any, prompt: list[int], count: int) -> list[int]:

@@ -135,6 +135,7 @@ ODD = {"hidden_size": 100, "head_dim": 10, "intermediate_size": 60, "num_hidden_
 CASES: dict[str, tuple[str, _Packer, dict[str, Any]]] = {
     "fp8": ("qwen3", _Packer(_floats("weight_scale_inv", 64, 32), _blocked(64, 32)), WIDE),
     "fp8-odd": ("llama", _Packer(_floats("weight_scale_inv", 48, 32), _blocked(48, 32)), ODD),
+    "fp8-experts": ("qwen3_moe", _Packer(_floats("weight_scale_inv", 64, 32), _blocked(64, 32)), {}),
     "fp8-one": ("mistral", _Packer(_floats("weight_scale_inv", -1, -1), {"quant_method": "fp8"}), {}),
     "fp8-rows": ("llama", _Packer(_floats("weight_scale", 1, -1), {"quant_method": "fbgemm_fp8"}), WIDE),
     "fp8-fused": ("phi3", _Packer(_floats("weight_scale", 1, -1), _compressed("float-quantized")), {}),

@@ -3,7 +3,7 @@
 Weights have names of ours: `embed`, `positions`, `norm`, `head`, and for layer i `i.attention_norm`, `i.q`,
 `i.k`, `i.v`, `i.o`, `i.q_norm`, `i.k_norm`, `i.after_attention`, `i.mlp_norm`, `i.gate`, `i.up`, `i.down`,
 `i.after_mlp`; where an encoder's output is seen, `i.cross_norm`, `i.cross_q` and `i.cross_o`. Layers with
-experts have `i.router` [experts, inputs] and `i.router_correction` in place of `i.gate`, `i.up`, `i.down`;
+experts have `i.router` [experts, inputs] in place of `i.gate`, `i.up`, `i.down`;
 `i.experts_gate`, `i.experts_up`, `i.experts_down` [experts, outputs, inputs]; and where one expert is asked
 by all `i.shared_gate`, `i.shared_up`, `i.shared_down`, and `i.shared_router` [1, inputs], which weighs it. A
 bias is called like its weight with `.bias` behind it. Matrices are [outputs, inputs].
@@ -32,8 +32,6 @@ class Router:
     experts: int
     #: The experts of a token.
     chosen: int
-    #: Each expert's score is a sigmoid of its own; else all together are a softmax.
-    sigmoid: bool = False
     #: The shares of the chosen experts add up to 1.
     normalised: bool = True
     #: What shares are multiplied with.

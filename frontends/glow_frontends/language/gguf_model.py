@@ -78,7 +78,7 @@ _AS_THEY_ARE = ("olmoe", "qwen2moe")
 """Architectures whose experts' shares do not add up to 1 where settings do not say so."""
 _LARGE_GEMMAS = {"gemma2": 46, "gemma3": 62}
 """Layers of those that scale scores by the width of a head's share, which their files do not say."""
-_SOFTMAX, _SIGMOID = 1, 2
+_SOFTMAX = 1
 """How routers make scores of experts."""
 
 
@@ -145,14 +145,11 @@ def _router(f: GgufFile) -> Router | None:
     if not f.get("expert_count"):
         return None
     kind = f.get("expert_gating_func", 0) or _SOFTMAX
-    if kind not in (_SOFTMAX, _SIGMOID):
-        raise UnsupportedError(
-            f"{f.label('expert_gating_func')} is {kind}; softmax (1) and sigmoid (2) are known"
-        )
+    if kind != _SOFTMAX:
+        raise UnsupportedError(f"{f.label('expert_gating_func')} is {kind}; softmax (1) is known")
     return Router(
         experts=f.count("expert_count"),
         chosen=f.count("expert_used_count"),
-        sigmoid=kind == _SIGMOID,
         normalised=bool(f.get("expert_weights_norm", f.kind not in _AS_THEY_ARE)),
         scale=f.number("expert_weights_scale", 1.0) or 1.0,
     )

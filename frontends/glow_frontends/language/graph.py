@@ -98,8 +98,7 @@ class DecoderBuilder:
         """x [rows, inputs] times the matrix of a name, plus its bias if it has one."""
         g, array = self.g, self._weight(weight or name)
         if isinstance(array, Blocks):
-            x = self._ordered(x, array)
-            x = self._rounded(x, array.block) if array.levels is None else x
+            x = self._rounded(self._ordered(x, array), array)
             y = g.matmul(x, g.transpose(self._blocks(array, weight or name)))
         elif array.dtype in HALVES:
             y = g.one(MatmulHalfOp, x, g.constant(array, f"{name}.weight"))
@@ -118,9 +117,10 @@ class DecoderBuilder:
         """The inputs of a matrix as its blocks follow each other."""
         return x if weight.order is None else self.g.gather(x, self.g.constant(weight.order), axis=1)
 
-    def _rounded(self, x: Value, block: int) -> Value:
-        """Activations rounded to 8 bits, if they are to be."""
-        if not self.form.rounded or x.shape[-1] % block or block % 16:
+    def _rounded(self, x: Value, weight: Blocks) -> Value:
+        """Activations rounded to 8 bits, if they are to be: beside codes that are ints."""
+        block = weight.block
+        if not self.form.rounded or weight.levels is not None or x.shape[-1] % block or block % 16:
             return x
         if (x.ssa, block) not in self._whole:
             self._whole[x.ssa, block] = self.g.one(RoundBlocksOp, x, block=block)
@@ -222,13 +222,8 @@ class DecoderBuilder:
 
     def _shares(self, x: Value, layer: int, router: Router) -> tuple[Value, Value]:
         """What each token makes of its experts' results, and which they are, [rows, chosen]."""
-        g, logits, correction = self.g, self._linear(x, f"{layer}.router"), f"{layer}.router_correction"
-        scores = g.sigmoid(logits) if router.sigmoid else g.softmax(logits)
-        if self._has(correction):
-            _, experts = g.top_k(scores + self._floats(correction), router.chosen)
-            shares = g.gather_elements(scores, experts, axis=1)
-        else:
-            shares, experts = g.top_k(scores, router.chosen)
+        g = self.g
+        shares, experts = g.top_k(g.softmax(self._linear(x, f"{layer}.router")), router.chosen)
         if router.normalised:
             shares = shares / g.reduce_sum(shares, (1,), keepdims=True)
         return (shares if router.scale == 1.0 else shares * router.scale), experts
@@ -237,7 +232,7 @@ class DecoderBuilder:
         """x [rows, inputs], each row times the matrix of its expert."""
         g, array = self.g, self._weight(name)
         if isinstance(array, Blocks):
-            x, weights = self._rounded(x, array.block), self._blocks(array, name)
+            x, weights = self._rounded(x, array), self._blocks(array, name)
         else:
             kept = array if array.dtype in HALVES else np.asarray(array, np.float32)
             weights = g.constant(kept, f"{name}.weight")
