@@ -21,8 +21,9 @@ from glow_passes.graph.regions import Region
 
 def batch_norm(op: BatchNormOp, region: Region, target: CpuTarget) -> bool:
     """Normalisation with constant statistics: a product and a sum a channel."""
-    form = region.known.get(op.operands[0])
-    arrays = [region.array(v) if region.is_known(v) else None for v in op.operands[1:5]]
+    form = region.known.get(op.input)
+    vectors = (op.scale, op.bias, op.mean, op.variance)
+    arrays = [region.array(v) if region.is_known(v) else None for v in vectors]
     if form is None or form.axis != op.channel or op.predicate is not None:
         return False
     if any(a is None for a in arrays):
@@ -43,7 +44,7 @@ def batch_norm(op: BatchNormOp, region: Region, target: CpuTarget) -> bool:
 def batch_norm_train(op: BatchNormTrainOp, region: Region, target: CpuTarget) -> bool:
     """Normalisation by the statistics of a blocked batch."""
     form = region.known.get(op.input)
-    if form is None or (form.rank == 4 and form.last != (op.layout == "NHWC")):
+    if form is None or form.axis != op.channel:
         return False
     scale, bias = (region.plain(v) for v in (op.scale, op.bias))
     new = BlockedNormTrainOp(form.value, scale, bias, [], epsilon=op.epsilon)
@@ -53,7 +54,7 @@ def batch_norm_train(op: BatchNormTrainOp, region: Region, target: CpuTarget) ->
 def batch_norm_backward(op: BatchNormBackwardOp, region: Region, target: CpuTarget) -> bool:
     """Its gradient."""
     form = region.known.get(op.input)
-    if form is None or (form.rank == 4 and form.last != (op.layout == "NHWC")):
+    if form is None or form.axis != op.channel:
         return False
     grad = region.blocked(op.grad, form.last)
     if grad is None:
