@@ -51,7 +51,7 @@ BROKEN = {
     ),
     "axis": (
         graph(f"%a = glow.softmax %x {{axis = 7}} : ({T}) -> {T}\n"),
-        5, 1, "glow.softmax", "-2 to 1",
+        5, 1, "glow.softmax", "axes are 0 to 1",
     ),
     "property": (
         graph(f"%a = glow.softmax %x : ({T}) -> {T}\n"),
