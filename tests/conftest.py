@@ -30,7 +30,7 @@ settings.register_profile(
 settings.load_profile("glow")
 
 CRASHES = "GLOW_TEST_CRASHES"
-_folders: list[str] = []
+_folders: dict[str, str] = {}
 
 
 @pytest.hookimpl(trylast=True)
@@ -38,8 +38,7 @@ def pytest_configure(config: pytest.Config) -> None:
     """One object cache for the run, one folder for what crashed; workers inherit both by the environment."""
     for variable in ("GLOW_CACHE_DIR", CRASHES):
         if variable not in os.environ:
-            _folders.append(tempfile.mkdtemp(prefix="glow-"))
-            os.environ[variable] = _folders[-1]
+            os.environ[variable] = _folders[variable] = tempfile.mkdtemp(prefix="glow-")
     if worker := os.environ.get("PYTEST_XDIST_WORKER"):
         # What a worker's standard error holds when it crashes is lost.
         faulthandler.enable(os.open(Path(os.environ[CRASHES], worker), os.O_CREAT | os.O_WRONLY))
@@ -54,9 +53,11 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
-    """Remove what this process made."""
-    for folder in _folders:
+    """Remove what this process made: another run of it makes its own."""
+    for variable, folder in _folders.items():
+        del os.environ[variable]
         shutil.rmtree(folder, ignore_errors=True)
+    _folders.clear()
 
 
 TORCH_SEED = 67280421310721  # PyTorch's own, which a test that imports it first would have
