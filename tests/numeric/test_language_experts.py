@@ -186,3 +186,16 @@ def test_saving(tmp_path: Path) -> None:
     lms.written(tmp_path / "joined", "granitemoe", intermediate_size=64)
     with pytest.raises(glow.GlowError, match="output_linear' are those of all experts in one"):
         glow.LanguageModel(tmp_path / "joined", weights="int4").save(tmp_path / "not")
+
+
+def test_scores_of_other_experts(tmp_path: Path) -> None:
+    """A router that scores more experts than there are would choose what is not there."""
+    lms.written(tmp_path, "qwen3_moe")
+    for file in tmp_path.glob("*.safetensors"):
+        tensors = load_file(file)
+        for name in tensors:
+            if name.endswith("layers.0.mlp.gate.weight"):
+                tensors[name] = np.ones((10, 64), np.float32)
+        save_file(tensors, file)
+    with pytest.raises(glow.GlowError, match=r"'0.router' has 10 outputs for 8 experts"):
+        list(glow.LanguageModel(tmp_path).generate([3], 1))

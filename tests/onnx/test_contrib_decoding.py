@@ -398,3 +398,21 @@ def test_attention_to_a_past_of_any_length(kind: str) -> None:
         past, length = wanted[1:], length + new
         programs.append(net.program)
     assert programs[1] is programs[2] is programs[4]
+
+
+def test_scores_of_other_experts() -> None:
+    """More scores a token than there are experts: one of them would be chosen that is not there."""
+    nodes = [onnx.helper.make_node("MoE", ["x", "p", "a", "", "b"], ["y"], domain="com.microsoft", k=1)]
+    weights = [
+        onnx.numpy_helper.from_array(np.ones(shape, np.float32), name)
+        for name, shape in (("a", (4, 16, 8)), ("b", (4, 8, 16)))
+    ]
+    ends = [
+        onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, shape)
+        for name, shape in (("x", (3, 8)), ("p", (3, 6)), ("y", (3, 8)))
+    ]
+    graph = onnx.helper.make_graph(nodes, "g", ends[:2], ends[2:], weights)
+    opsets = [onnx.helper.make_opsetid("", 17), onnx.helper.make_opsetid("com.microsoft", 1)]
+    made = onnx.helper.make_model(graph, opset_imports=opsets, ir_version=9)
+    with pytest.raises(GlowError, match="6 scores a token for 4 experts"):
+        glow.compile(made)

@@ -222,8 +222,11 @@ class DecoderBuilder:
 
     def _shares(self, x: Value, layer: int, router: Router) -> tuple[Value, Value]:
         """What each token makes of its experts' results, and which they are, [rows, chosen]."""
-        g = self.g
-        shares, experts = g.top_k(g.softmax(self._linear(x, f"{layer}.router")), router.chosen)
+        g, logits = self.g, self._linear(x, f"{layer}.router")
+        if logits.shape[-1] != router.experts:
+            place = f"{self.files.source}: '{layer}.router'"
+            raise GlowError(f"{place} has {logits.shape[-1]} outputs for {router.experts} experts")
+        shares, experts = g.top_k(g.softmax(logits), router.chosen)
         if router.normalised:
             shares = shares / g.reduce_sum(shares, (1,), keepdims=True)
         return (shares if router.scale == 1.0 else shares * router.scale), experts

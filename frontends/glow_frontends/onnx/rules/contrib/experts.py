@@ -125,6 +125,8 @@ def _routes(g: Emitter, n: Node, scores: Value | None) -> tuple[Value, Value]:
     logits, count = cast_to(g, n[1], FLOAT), n.integer("k", 1)
     if n.flag("use_sparse_mixer"):
         raise RuleError("the sparse mixer")
+    if shape(logits)[-1] != shape(n[2])[0]:
+        raise RuleError(f"{shape(logits)[-1]} scores a token for {shape(n[2])[0]} experts")
     best, chosen = g.many(TopKOp, logits, k=count, axis=1, largest=True, sorted=True)
     relative = n.flag("normalize_routing_weights")
     if scores is not None:
