@@ -5,7 +5,7 @@
 Graphs run by the dozen in a process of their own; where one fails, each of them in one for itself. Inputs,
 outputs and the arena end where a page that nobody may touch begins; the arena is poisoned before each of two
 runs, which must agree bit by bit. A process that dies, an exception, and an output that differs from both the
-interpreter and onnxruntime, unless rounding decides it (`rounding.py`), end the hunt with 1; the graph is
+interpreter and onnxruntime, unless rounding decides it (`glow_tools/rounding.py`), end the hunt with 1; the graph is
 then reduced to few operators and written to `--keep`. `--open`: graphs whose sizes change from call to call
 (`open_graphs.py`).
 """
@@ -29,7 +29,6 @@ import numpy as np
 import onnx
 import open_graphs
 from random_graphs import graph
-from rounding import decided, rounding_decides
 
 import glow_compiler as glow
 from glow_backends.cpu import program
@@ -37,6 +36,7 @@ from glow_backends.cpu.memory import ALIGN, address
 from glow_tools.onnxruntime_run import onnxruntime_outputs
 from glow_tools.reduce_onnx import OnnxCase as Case
 from glow_tools.reduce_onnx import reduced
+from glow_tools.rounding import rounding_decides
 
 POISON = 0xFF
 """A byte of which all floats are NaN."""
@@ -44,6 +44,8 @@ PATIENCE = 120
 """Seconds after which a graph hangs."""
 TOGETHER = 48
 """Graphs in one process: to begin one, and a second one that compiles for it, takes as long as a graph."""
+decided = np.frombuffer(mmap.mmap(-1, mmap.PAGESIZE), np.int64)
+"""First: how many answers rounding decided, in this process and those that it began."""
 _guarded: list[tuple[mmap.mmap, np.ndarray]] = []
 
 
@@ -98,8 +100,11 @@ def fault(case: Case) -> str | None:
             return f"two runs differ: {name}"
         others = plain[name], want[name]
         close = [np.allclose(array, other, rtol=1e-3, atol=1e-4, equal_nan=True) for other in others]
-        if not any(close) and not rounding_decides(case, name, array):
+        if any(close):
+            continue
+        if not rounding_decides(case, name, array):
             return f"differs from the interpreter and from onnxruntime: {name}"
+        decided[0] += 1
     return None
 
 

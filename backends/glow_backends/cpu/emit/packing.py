@@ -25,6 +25,8 @@ def bias_of(filters: Array, bias: Array | None, zero: int) -> Array:
     return total.astype(np.int32)
 
 
-def factors_of(weights: UniformQuantizedType, source: UniformQuantizedType, to: Attribute, count: int) -> Array:
+def factors_of(
+    weights: UniformQuantizedType, source: UniformQuantizedType, to: Attribute, count: int
+) -> Array:
     """float32 factor of the sums, one an output channel."""
     return np.broadcast_to(factor_of(weights.scale_array, scale_of(source), to), (count,))
