@@ -100,8 +100,8 @@ class ResizeOp(ResizeBaseOp):
 
     Linear sampling adds up the elements around a place in the order of their places, each by the product of
     its axes' weights, every product and sum rounded: so what is stored on 8 bits behind it is onnxruntime's.
-    Cubic and antialiased sampling goes axis by axis. Integers are interpolated as float64 (linearly, and of up
-    to 16 bits: as float32), clamped to the range of the element type, and truncated.
+    Cubic and antialiased sampling goes axis by axis. Integers are interpolated as float64 (linearly, up to
+    16 bits: as float32), clamped to the range of the element type, and truncated.
     """
 
     name = "glow.resize"

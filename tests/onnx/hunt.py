@@ -5,7 +5,7 @@
 Graphs run by the dozen in a process of their own; where one fails, each of them in one for itself. Inputs,
 outputs and the arena end where a page that nobody may touch begins; the arena is poisoned before each of two
 runs, which must agree bit by bit. A process that dies, an exception, and an output that differs from both the
-interpreter and onnxruntime, unless rounding decides it (`glow_tools/rounding.py`), end the hunt with 1; the graph is
+interpreter and onnxruntime, unless rounding decides it (`rounding.py`), end the hunt with 1; the graph is
 then reduced to few operators and written to `--keep`. `--open`: graphs whose sizes change from call to call
 (`open_graphs.py`).
 """
@@ -29,6 +29,7 @@ import numpy as np
 import onnx
 import open_graphs
 from random_graphs import graph
+from rounding import rounding_decides
 
 import glow_compiler as glow
 from glow_backends.cpu import program
@@ -36,7 +37,6 @@ from glow_backends.cpu.memory import ALIGN, address
 from glow_tools.onnxruntime_run import onnxruntime_outputs
 from glow_tools.reduce_onnx import OnnxCase as Case
 from glow_tools.reduce_onnx import reduced
-from glow_tools.rounding import rounding_decides
 
 POISON = 0xFF
 """A byte of which all floats are NaN."""

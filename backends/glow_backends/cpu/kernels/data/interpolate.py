@@ -141,8 +141,8 @@ class _Interpolation:
         """A line of vectors: the weights of all its places, then the sums."""
         k, spec, axis = self.k, self.spec, len(self.spec.axes) - 1
         width = common.length(k, self.last.new_size)
-        lanes = k.target.vector_bytes // values.size(spec.real)
-        for place, lanes, active in common.strips(k, 0, self.last.new_size, lanes, 1):
+        most = k.target.vector_bytes // values.size(spec.real)
+        for place, lanes, active in common.strips(k, 0, self.last.new_size, most, 1):
             weights = self._weights(lines, self._taps(axis, place, lanes, active), lanes)
             for number, weight in enumerate(weights):
                 values.store(k, weight, self.own, k.add(place, k.mul(number, width)), spec.real, active)

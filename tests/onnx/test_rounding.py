@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from onnx import TensorProto, helper, numpy_helper
+from rounding import moved_answers, rounding_decides
 
 from glow_tools.reduce_onnx import OnnxCase
-from glow_tools.rounding import moved_answers, rounding_decides
 
 STEP = 0.25
 

@@ -33,7 +33,7 @@ def rounding_decides(case: Case, name: str, ours: np.ndarray) -> bool:
 
 
 def moved_answers(case: Case, name: str) -> list[np.ndarray]:
-    """What onnxruntime says of an output, without optimisations, where floats move; a GlowError if nothing."""
+    """What onnxruntime says of an output, not optimised, where floats move; a GlowError if nothing."""
     return [onnxruntime_outputs(_moved(case.model, way), case.feed, plain=True)[name] for way in range(_WAYS)]
 
 
