@@ -19,6 +19,7 @@ from glow_dialects.core.types import (
 from glow_dialects.ops.quantize import quantized_type
 from glow_dialects.ops.requantize import (
     RequantizingOp,
+    factor_of,
     finish,
     per_tensor,
     scale_of,
@@ -100,8 +101,7 @@ class QuantizedMulOp(QuantizedBinaryOp):
     def function(
         self, x: Array, y: Array, a: UniformQuantizedType, b: UniformQuantizedType, to: UniformQuantizedType
     ) -> Array:
-        factor = np.float32(scale_of(a) * scale_of(b) / scale_of(to))
-        return _centred(x, a) * _centred(y, b) * factor
+        return _centred(x, a) * _centred(y, b) * factor_of(a.scale_array, scale_of(b), to)
 
 
 def _stored(*shape: int, kind: UniformQuantizedType, seed: int = 0) -> QuantizedArray:

@@ -67,10 +67,17 @@ def requantized(total: Array, source: float, weights: Array, result: Attribute, 
     """
     if result == i32:
         return total.astype(np.int64).astype(np.int32)
-    if not isinstance(result, UniformQuantizedType):
-        return total.astype(np.float32) * (weights * source).astype(np.float32)
-    factor = (weights * (source / scale_of(result))).astype(np.float32)
-    return finish(total.astype(np.float32) * factor, result, low, high)
+    real = total.astype(np.float32) * factor_of(weights, source, result)
+    return finish(real, result, low, high) if isinstance(result, UniformQuantizedType) else real
+
+
+def factor_of(weights: Array, source: float, result: Attribute) -> Array:
+    """What sums of products are multiplied by, in float32: the product of the scales, over the result's.
+
+    onnxruntime rounds after each of the two, and so where sums lie next to halfway between two integers.
+    """
+    unit = (weights * source).astype(np.float32)
+    return unit / np.float32(scale_of(result)) if isinstance(result, UniformQuantizedType) else unit
 
 
 class RequantizingOp(PureOp):

@@ -96,9 +96,12 @@ class ResizeBaseOp(PureOp):
 
 @graph_op
 class ResizeOp(ResizeBaseOp):
-    """The input sampled at `sizes` places of each axis, axis by axis (ONNX Resize).
+    """The input sampled at `sizes` places of each axis (ONNX Resize).
 
-    Integers are interpolated as float64, clamped to the range of the element type, and truncated.
+    Linear sampling adds up the elements around a place in the order of their places, each by the product of
+    its axes' weights, every product and sum rounded: so what is stored on 8 bits behind it is onnxruntime's.
+    Cubic and antialiased sampling goes axis by axis. Integers are interpolated as float64 (linearly, up to
+    16 bits: as float32), clamped to the range of the element type, and truncated.
     """
 
     name = "glow.resize"
@@ -244,6 +247,11 @@ def _weighted(value: SSAValue, weights: Array, tap: Taps, b: Builder) -> SSAValu
     return b(MulOp(value, b.constant(along)))
 
 
+def is_linear(op: ResizeBaseOp) -> bool:
+    """Whether a result of a node or instruction is a sum over all axes at once, of two elements of each."""
+    return op.mode == "linear" and not op.antialias
+
+
 def taps(op: ResizeBaseOp, shape: Sequence[int]) -> list[Taps]:
     """The sampled axes of a resize node or instruction for an input of `shape`; others are copied."""
     scales, sizes = op.scales, op.sizes
@@ -281,47 +289,67 @@ def _axis(op: ResizeBaseOp, axis: int, size: int, new_size: int, scale: float) -
     if op.coordinate_transformation_mode == "tf_crop_and_resize":
         outside = (place < 0) | (place > size - 1)
     if op.mode == "nearest":
-        index = np.clip(_NEAREST[op.nearest_mode](place), 0, size - 1).astype(np.int64)
+        index = _NEAREST[op.nearest_mode](place.astype(np.float64)).clip(0, size - 1).astype(np.int64)
         return Taps(axis, index[:, None], np.ones((new_size, 1)), outside)
+    if is_linear(op):
+        return Taps(axis, *_between(place, size), outside)
     return Taps(axis, *_filtered(op, place, size, scale), outside)
 
 
 def _coordinates(op: ResizeBaseOp, axis: int, size: int, new_size: int, scale: float) -> np.ndarray:
-    """Where in the input each result of an axis is sampled."""
-    place = np.arange(new_size, dtype=np.float64)
-    length = scale * size  # of the result before it was made whole
+    """Where in the input each result of an axis is sampled, by ONNX's formulas in float32.
+
+    A place between two elements (of nearest sampling), or one that lies on an element but for its last bit,
+    is the other one in a wider type: runtimes agree where they round alike.
+    """
+    f32 = np.float32
+    place, half, last = np.arange(new_size, dtype=f32), f32(0.5), f32(size - 1)
+    length, scale = f32(scale * size), f32(scale)  # of the result before it was made whole
     match op.coordinate_transformation_mode:
         case "half_pixel":
-            return (place + 0.5) / scale - 0.5
+            return (place + half) / scale - half
         case "half_pixel_symmetric":
-            return size / 2 * (1 - new_size / length) + (place + 0.5) / scale - 0.5
+            offset = f32(size) / 2 * (1 - f32(new_size) / (scale * f32(size)))
+            return ((place + half).astype(np.float64) / scale + offset - half).astype(f32)
         case "pytorch_half_pixel":
-            return (place + 0.5) / scale - 0.5 if new_size > 1 else np.zeros(new_size)
+            return (place + half) / scale - half if new_size > 1 else np.zeros(new_size, f32)
         case "align_corners":
-            return place * ((size - 1) / (length - 1)) if length != 1 else np.zeros(new_size)
+            return place * last / (length - 1) if length != 1 else np.zeros(new_size, f32)
         case "asymmetric":
             return place / scale
         case "tf_half_pixel_for_nn":
-            return (place + 0.5) / scale
+            return (place + half) / scale
         case _:
             rank = len(op.sizes)
-            begin, end = op.roi[axis], op.roi[axis + rank]
+            begin, end = f32(op.roi[axis]), f32(op.roi[axis + rank])
             if length == 1:
-                return np.full(new_size, 0.5 * (begin + end) * (size - 1))
-            return place * (end - begin) * (size - 1) / (length - 1) + begin * (size - 1)
+                return np.full(new_size, half * (begin + end) * last)
+            return place * (end - begin) * last / (length - 1) + begin * last
 
 
+_TIE = 1e-6
+"""How far from halfway between two elements float32 may put a place that lies there, in elements."""
 _NEAREST: dict[str, Callable[[np.ndarray], np.ndarray]] = {
-    "round_prefer_floor": lambda x: np.ceil(x - 0.5),
-    "round_prefer_ceil": lambda x: np.floor(x + 0.5),
+    "round_prefer_floor": lambda x: np.ceil(x - 0.5 - _TIE),
+    "round_prefer_ceil": lambda x: np.floor(x + 0.5 + _TIE),
     "floor": np.floor,
     "ceil": np.ceil,
     "simple": np.floor,
 }
 
 
+def _between(place: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray]:
+    """(indices, weights) of linear sampling: an element and the next, both the last one at the end."""
+    place = place.astype(np.float64).clip(0, size - 1)
+    left = np.floor(place)
+    index = np.stack([left, np.minimum(left + 1, size - 1)], axis=1).astype(np.int64)
+    share = np.where(left == size - 1, 0.5, place - left)
+    return index, np.stack([1 - share, share], axis=1)
+
+
 def _filtered(op: ResizeBaseOp, place: np.ndarray, size: int, scale: float) -> tuple[np.ndarray, np.ndarray]:
-    """(indices, weights) of linear and cubic sampling; the input's edges are repeated outside it."""
+    """(indices, weights) of cubic and antialiased sampling; the input's edges are repeated outside it."""
+    place = place.astype(np.float64)
     cubic = op.mode == "cubic"
     shrink = min(scale, 1.0) if op.antialias and scale else 1.0  # 0: of a result without elements
     reach = 2 if cubic else 1
@@ -353,21 +381,31 @@ def resized(op: ResizeBaseOp, input: Array) -> Array:
     sampled = taps(op, input.shape)
     if not all(t.single for t in sampled):
         x = widen(input)
-        x = x.astype(np.float64) if x.dtype.kind in "biu" else x
-    for tap in sampled:
-        if tap.single:
-            x = np.take(x, tap.indices[:, 0], tap.axis)
-            continue
-        wide = [-1 if i == tap.axis else 1 for i in range(x.ndim)]
-        columns = zip(tap.indices.T, tap.weights.astype(x.dtype).T, strict=True)
-        parts = [np.take(x, index, tap.axis) * weight.reshape(wide) for index, weight in columns]
-        x = reduce(np.add, parts)
+        if x.dtype.kind in "biu":
+            x = x.astype(np.float32 if is_linear(op) and input.itemsize <= 2 else np.float64)
+    if is_linear(op):
+        x = _interpolated(x, sampled)
+    else:
+        for tap in sampled:
+            x = _interpolated(x, [tap])
     for tap in sampled:
         if tap.outside is not None and tap.outside.any():
             x = x.copy()
             value = np.array(op.extrapolation_value).astype(x.dtype)
             np.moveaxis(x, tap.axis, 0)[tap.outside] = value
     return x
+
+
+def _interpolated(x: Array, sampled: Sequence[Taps]) -> Array:
+    """Sums over the taps of all axes together: an element times the product of its weights."""
+    parts: list[tuple[Array, list[Array]]] = [(x, [])]
+    for tap in sampled:
+        wide = [-1 if i == tap.axis else 1 for i in range(x.ndim)]
+        columns = [(index, weight.reshape(wide).astype(x.dtype)) for index, weight in tap.columns()]
+        parts = [(np.take(v, i, tap.axis), [*ws, w]) for v, ws in parts for i, w in columns]
+    if all(tap.single for tap in sampled):
+        return parts[0][0]
+    return reduce(np.add, (value * reduce(np.multiply, weights) for value, weights in parts))
 
 
 def _others(axis: int, rank: int) -> tuple[int, ...]:

@@ -86,7 +86,7 @@ KERNELS = {
     "glow.reduce_sum": "reduction.reduce.Reduce",
     "glow.reduce_sum_square": "reduction.reduce.Reduce",
     "glow.rescale": "pointwise.quantized.QuantizedElementwise",
-    "glow.resize": "data.resize.ResizeCopy data.resize.Resize",
+    "glow.resize": "data.resize.ResizeCopy data.interpolate.Interpolate data.resize.Resize",
     "glow.rms_norm": "norm.normalize.LayerNorm",
     "glow.rnn": "recurrent.recurrent_kernel.Recurrent",
     "glow.rotary": "language.rotary.Rotary",

@@ -19,7 +19,7 @@ from glow_dialects.core.operator import Operator
 from glow_dialects.core.types import UniformQuantizedType, element_of
 from glow_dialects.ops.quantize import DequantizeOp, QuantizeOp, RescaleOp
 from glow_dialects.ops.quantized_arithmetic import QuantizedAddOp, QuantizedMulOp, QuantizedSubOp
-from glow_dialects.ops.requantize import scale_of, stored_limits, zero_of
+from glow_dialects.ops.requantize import factor_of, scale_of, stored_limits, zero_of
 
 _Expansion = Callable[[Any, Any, Sequence[Any], Sequence[int], "Steps"], int]
 
@@ -139,9 +139,9 @@ def _sum(name: str) -> _Expansion:
 
 def _product(op: Any, result: Any, inputs: Sequence[Any], args: Sequence[int], steps: Steps) -> int:
     left, right, to = _kind(inputs[0]), _kind(inputs[1]), _kind(result)
-    factor = float(np.float32(scale_of(left) * scale_of(right) / scale_of(to)))
+    (factor,) = factor_of(left.scale_array, scale_of(right), to)
     product = steps.add("mul", _centred(steps, args[0], left), _centred(steps, args[1], right))
-    real = steps.with_number("mul", product, factor)
+    real = steps.with_number("mul", product, float(factor))
     return finish(steps, real, to, op.low, op.high, dtype_name(result))
 
 

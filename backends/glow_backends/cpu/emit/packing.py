@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
-
 import numpy as np
+from xdsl.ir import Attribute
 
 from glow_dialects.core.blocks import pad_to
 from glow_dialects.core.types import Array, UniformQuantizedType
-from glow_dialects.ops.requantize import scale_of
+from glow_dialects.ops.requantize import factor_of, scale_of
 
 
 def pack_panels(matrix: np.ndarray, width: int) -> np.ndarray:
@@ -27,8 +25,8 @@ def bias_of(filters: Array, bias: Array | None, zero: int) -> Array:
     return total.astype(np.int32)
 
 
-def factor_of(weights: Any, source: UniformQuantizedType, to: Any, count: int) -> Array:
+def factors_of(
+    weights: UniformQuantizedType, source: UniformQuantizedType, to: Attribute, count: int
+) -> Array:
     """float32 factor of the sums, one an output channel."""
-    scales: Sequence[float] = weights.scale_array
-    ratio = scale_of(source) / scale_of(to) if isinstance(to, UniformQuantizedType) else scale_of(source)
-    return np.broadcast_to(np.asarray(scales) * ratio, (count,)).astype(np.float32)
+    return np.broadcast_to(factor_of(weights.scale_array, scale_of(source), to), (count,))

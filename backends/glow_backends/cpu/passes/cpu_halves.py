@@ -16,7 +16,7 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp, i32
 from xdsl.ir import SSAValue
 
-from glow_backends.cpu.emit.packing import factor_of
+from glow_backends.cpu.emit.packing import factors_of
 from glow_dialects.core.types import UniformQuantizedType, element_of, present, shape_of, tensor
 from glow_dialects.ops.activation import ClipOp
 from glow_dialects.ops.arithmetic import AddOp, MulOp
@@ -76,7 +76,7 @@ def _halves(
         total = r(AddOp(r(MulOp(wide(high, "float64"), number(256, np.float64))), wide(low, "float64")))
     if bias is not None:
         total = r(AddOp(total, r.weight(bias.astype(np.int32 if fits else np.float64), "bias")))
-    factor = factor_of(quantized_type(weights), source, to, shape[axis]).reshape(row)
+    factor = factors_of(quantized_type(weights), source, to, shape[axis]).reshape(row)
     real = r(MulOp(wide(total, "float32"), r.weight(factor, "factor")))
     if not isinstance(to, UniformQuantizedType):
         return real

@@ -19,7 +19,7 @@ from glow_backends.cpu.calls import CallContext, Operand, shape, table
 from glow_backends.cpu.emit.builder import I8, I32, KernelBuilder
 from glow_backends.cpu.emit.integer import Requantize, Residual, dot2, dot4, room_of
 from glow_backends.cpu.emit.memory import Index, ceil_div
-from glow_backends.cpu.emit.packing import bias_of, factor_of
+from glow_backends.cpu.emit.packing import bias_of, factors_of
 from glow_backends.cpu.emit.windows import window
 from glow_backends.cpu.kernel import Kernel
 from glow_backends.cpu.kernels.conv.conv_direct import DirectEmission, pack_conv, packing
@@ -210,7 +210,7 @@ class Int8Conv(Kernel[IntegerConvOp, Int8ConvSpec]):
         biases = [context.constant(v) for v in present(op.bias)]
         # Padding is real zeros: stored ones, or what a depthwise kernel leaves out.
         bias = bias_of(filters, biases[0] if biases else None, zero_of(source) - spec.zero)
-        factor = factor_of(element_of(op.filter), source, _own(op), spec.conv.out_channels)
+        factor = factors_of(element_of(op.filter), source, _own(op), spec.conv.out_channels)
         how = f"int8_conv|{self.packing(spec, target)}"
         return [
             op.result,

@@ -18,7 +18,7 @@ from glow_backends.cpu.emit.builder import I8, I32, KernelBuilder
 from glow_backends.cpu.emit.integer import I16, LIMITS, Requantize, dot2, dot4, limits_of, room_of
 from glow_backends.cpu.emit.memory import Index, ceil_div, minimum, split_index, store_first
 from glow_backends.cpu.emit.open_blocks import open_vectors
-from glow_backends.cpu.emit.packing import bias_of, factor_of
+from glow_backends.cpu.emit.packing import bias_of, factors_of
 from glow_backends.cpu.emit.register_blocks import Block, choose_block, even_tiles, may_overlap
 from glow_backends.cpu.kernel import Kernel
 from glow_backends.cpu.kernels.gemm.pairs_op import PairsFullyConnectedOp
@@ -307,7 +307,7 @@ class Int8FullyConnected(Kernel[IntegerProductOp, Int8GemmSpec]):
             op.input,
             context.pack(op.weights, how, lambda w: pack_int8_gemm(w, spec, target)),
             table("sums", pad_to(bias, 0, width)),
-            table("factor", requantize.table(pad_to(factor_of(weights, source, to, spec.n), 0, width))),
+            table("factor", requantize.table(pad_to(factors_of(weights, source, to, spec.n), 0, width))),
         ]
 
     def flops(self, spec: Int8GemmSpec) -> int:

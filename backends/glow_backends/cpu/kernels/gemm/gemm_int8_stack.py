@@ -17,7 +17,7 @@ from glow_backends.cpu.emit.builder import I8, I32, KernelBuilder
 from glow_backends.cpu.emit.common import broadcast_strides
 from glow_backends.cpu.emit.integer import LIMITS, Requantize, dot4
 from glow_backends.cpu.emit.memory import Index, ceil_div, first_lanes, load_first, minimum, split_index
-from glow_backends.cpu.emit.packing import factor_of
+from glow_backends.cpu.emit.packing import factors_of
 from glow_backends.cpu.kernel import Kernel
 from glow_backends.cpu.kernels.gemm.gemm_int8 import (
     Int8Emission,
@@ -256,7 +256,7 @@ class Int8Matmul(Kernel[QuantizedMatmulOp, Int8StackSpec]):
 
     def operands(self, op: QuantizedMatmulOp, spec: Int8StackSpec, context: CallContext) -> list[Operand]:
         left, right, to = quantized_type(op.lhs), quantized_type(op.rhs), element_of(op.result)
-        factor = factor_of(right, left, to, 8 * context.target.lanes)
+        factor = factors_of(right, left, to, 8 * context.target.lanes)
         zeros = zero_terms(spec, zero_of(left), zero_of(right))
         requantize = requantize_to(op.result, op.low, op.high)
         assert requantize is not None
