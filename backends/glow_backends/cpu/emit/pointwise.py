@@ -7,7 +7,7 @@ kernel, on accumulators that never reached memory.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from llvmlite import ir
 
@@ -77,6 +77,36 @@ class Pointwise:
         step = self.steps[value - self.inputs]
         number = step.params[0] if step.op == "constant" else None
         return number if isinstance(number, float | int) else None
+
+    def split(self, once: Sequence[int]) -> tuple[Pointwise, Pointwise]:
+        """The steps that read nothing but the inputs `once`, and the others.
+
+        What those compute is read as more inputs of these, behind the own ones.
+        """
+        first = {v: i for i, v in enumerate(once)}
+        head: list[Step] = []
+        for value, step in enumerate(self.steps, self.inputs):
+            numbers = [self.constant(a) is not None for a in step.args]
+            if all(numbers) or any(a not in first and not n for a, n in zip(step.args, numbers, strict=True)):
+                continue
+            for a in step.args:
+                if a not in first:
+                    first[a] = len(once) + len(head)
+                    head.append(self.steps[a - self.inputs])
+            first[value] = len(once) + len(head)
+            head.append(replace(step, args=tuple(first[a] for a in step.args)))
+        taken = {v: i for v, i in first.items() if v >= self.inputs and self.constant(v) is None}
+        place = {v: v for v in range(self.inputs)} | {v: self.inputs + i for i, v in enumerate(taken)}
+        inputs, body = len(place), list[Step]()
+        for value, step in enumerate(self.steps, self.inputs):
+            if value not in place:
+                place[value] = inputs + len(body)
+                body.append(replace(step, args=tuple(place[a] for a in step.args)))
+        kinds = tuple(self.dtype(v) for v in (*range(self.inputs), *taken))
+        return (
+            Pointwise(len(once), tuple(head), tuple(taken.values()), tuple(self.dtype(v) for v in once)),
+            Pointwise(inputs, tuple(body), tuple(place[o] for o in self.outputs), kinds),
+        )
 
     def computed_in(self, dtype: str, taken: Sequence[int] = ()) -> Pointwise:
         """The same steps on floats of `dtype`; the constants `taken` become inputs behind the others."""
