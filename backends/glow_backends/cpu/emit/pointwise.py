@@ -78,35 +78,34 @@ class Pointwise:
         number = step.params[0] if step.op == "constant" else None
         return number if isinstance(number, float | int) else None
 
+    def part(self, inputs: Sequence[int], outputs: Sequence[int]) -> Pointwise:
+        """The steps from some values of the program to others."""
+        place, steps = {v: i for i, v in enumerate(inputs)}, list[Step]()
+        needed = {v for v in outputs if v not in place}
+        for value in reversed(range(self.inputs, self.inputs + len(self.steps))):
+            if value in needed:
+                needed.update(a for a in self.steps[value - self.inputs].args if a not in place)
+        for value in sorted(needed):
+            place[value] = len(inputs) + len(steps)
+            step = self.steps[value - self.inputs]
+            steps.append(replace(step, args=tuple(place[a] for a in step.args)))
+        kinds = tuple(self.dtype(v) for v in inputs)
+        return Pointwise(len(inputs), tuple(steps), tuple(place[o] for o in outputs), kinds)
+
     def split(self, once: Sequence[int]) -> tuple[Pointwise, Pointwise]:
         """The steps that read nothing but the inputs `once`, and the others.
 
-        What those compute is read as more inputs of these, behind the own ones.
+        The others have what they read of the results of those as inputs behind their own.
         """
-        first = {v: i for i, v in enumerate(once)}
-        head: list[Step] = []
+        known, rest = set(once), [*self.outputs]
         for value, step in enumerate(self.steps, self.inputs):
-            numbers = [self.constant(a) is not None for a in step.args]
-            if all(numbers) or any(a not in first and not n for a, n in zip(step.args, numbers, strict=True)):
-                continue
-            for a in step.args:
-                if a not in first:
-                    first[a] = len(once) + len(head)
-                    head.append(self.steps[a - self.inputs])
-            first[value] = len(once) + len(head)
-            head.append(replace(step, args=tuple(first[a] for a in step.args)))
-        taken = {v: i for v, i in first.items() if v >= self.inputs and self.constant(v) is None}
-        place = {v: v for v in range(self.inputs)} | {v: self.inputs + i for i, v in enumerate(taken)}
-        inputs, body = len(place), list[Step]()
-        for value, step in enumerate(self.steps, self.inputs):
-            if value not in place:
-                place[value] = inputs + len(body)
-                body.append(replace(step, args=tuple(place[a] for a in step.args)))
-        kinds = tuple(self.dtype(v) for v in (*range(self.inputs), *taken))
-        return (
-            Pointwise(len(once), tuple(head), tuple(taken.values()), tuple(self.dtype(v) for v in once)),
-            Pointwise(inputs, tuple(body), tuple(place[o] for o in self.outputs), kinds),
-        )
+            varying = [a for a in step.args if self.constant(a) is None]
+            if varying and known.issuperset(varying):
+                known.add(value)
+            else:
+                rest += step.args
+        read = [v for v in dict.fromkeys(rest) if v in known and v >= self.inputs]
+        return self.part(once, read), self.part([*range(self.inputs), *read], self.outputs)
 
     def computed_in(self, dtype: str, taken: Sequence[int] = ()) -> Pointwise:
         """The same steps on floats of `dtype`; the constants `taken` become inputs behind the others."""
