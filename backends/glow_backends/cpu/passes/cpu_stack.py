@@ -33,7 +33,7 @@ MOST_STEPS = 32
 MOST_INPUTS = 12
 
 
-def stackable(op: Operation) -> bool:
+def stackable(op: Operation | Block) -> bool:
     """Whether an operation can be a step of a loop."""
     if not isinstance(op, GraphOp) or op.predicate is not None or not op.results:
         return False
@@ -203,9 +203,28 @@ def _stack(members: Sequence[Operation], symbols: Symbols) -> StackOp | None:
     return stack
 
 
+def _copy_for_readers(op: Operation) -> None:
+    """Give each loop that reads what one step computes of one element its own step, which it takes in.
+
+    Where somebody else reads it, or it is not alone, it is a loop of its own in any case.
+    """
+    if not stackable(op) or not _is_one(op.results[0]) or any(stackable(v.owner) for v in op.operands):
+        return
+    result, block = op.results[0], op.parent
+    shape, readers = shape_of(result), [u.operation for u in result.uses]
+    assert block is not None
+    if all(isinstance(r, ReshapeOp) or (stackable(r) and shape_of(r.results[0]) != shape) for r in readers):
+        for use in list(result.uses)[1:]:
+            twin = op.clone()
+            block.insert_op_before(twin, op)
+            use.operation.operands[use.index] = twin.results[0]
+
+
 def stack(function: FuncOp, symbols: Symbols) -> int:
     """Replace the groups of a function by loops; how many there are."""
     block = function.body.block
+    for op in list(block.ops):
+        _copy_for_readers(op)
     groups = _Groups(list(block.ops))
     groups.grow(symbols)
     count = 0
