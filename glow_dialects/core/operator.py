@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABCMeta
 from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING
@@ -16,7 +17,17 @@ from glow_dialects.core.attributes import integers, to_attribute
 from glow_dialects.core.definition import PREDICATE, SEGMENTS, operand_groups, operands_of
 
 
-class Operator(IRDLOperation):
+class OperatorClass(ABCMeta):
+    """The class of classes of operators: what is an instance of one is told by inheritance alone.
+
+    Those of xDSL's operations ask every class below for whether it knows of others, where the answer is no.
+    """
+
+    __instancecheck__ = type.__instancecheck__
+    __subclasscheck__ = type.__subclasscheck__
+
+
+class Operator(IRDLOperation, metaclass=OperatorClass):
     """The base of nodes and instructions: groups of operands, properties and their printed form."""
 
     if TYPE_CHECKING:

@@ -27,6 +27,7 @@ OPERATORS = {
     "avg_pool": "avg_pool avg_pool_backward",
     "batch_norm": "batch_norm batch_norm_backward batch_norm_train",
     "bit_cast": "bit_cast",
+    "byte_scale": "byte_scale",
     "cached_attention": "cache_write cached_attention",
     "cast": "cast",
     "compare": "cmp_eq cmp_ge cmp_gt cmp_le cmp_lt cmp_ne",

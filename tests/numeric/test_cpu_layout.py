@@ -13,6 +13,8 @@ from xdsl.ir import SSAValue
 from glow_backends.cpu.passes.cpu_layout import CpuLayoutPass
 from glow_dialects.core.types import QuantizedArray, UniformQuantizedType, shape_of, tensor
 from glow_dialects.dialects import context
+from glow_dialects.ops.activation import SigmoidOp
+from glow_dialects.ops.byte_scale import ByteScaleOp
 from glow_dialects.ops.concat import ConcatOp
 from glow_dialects.ops.conv import ConvOp
 from glow_dialects.ops.quantize import DequantizeOp
@@ -102,3 +104,23 @@ def test_stored_integers(width: int) -> None:
     g.module.verify()
     np.testing.assert_array_equal(g.run()[0], before[0])
     assert ("glow_cpu.quantized_conv" in g.ops()) == (width == 8)
+
+
+@pytest.mark.parametrize("channels", [16, 12])
+def test_scale_of_bytes(channels: int) -> None:
+    """It reads blocks where all lanes are channels: what an activation makes of others does not count."""
+    g = Graph()
+    w, bias = R.normal(size=(channels, 3, 1, 1)), R.normal(size=channels) - 20
+    y = g.b(
+        ConvOp(given(g, 1, 3, 5, 5), g.constant(w.astype(np.float32)), g.constant(bias.astype(np.float32)))
+    )
+    scaled = g.b.insert(ByteScaleOp(g.b(SigmoidOp(y))))
+    for result in scaled.results:
+        g.save(result)
+    before = g.run()
+    CpuLayoutPass("haswell").apply(context(), g.module)
+    g.module.verify()
+    (op,) = (o for o in g.function.body.block.ops if isinstance(o, ByteScaleOp))
+    assert len(shape_of(op.input)) == (5 if channels == 16 else 4)
+    for have, want in zip(g.run(), before, strict=True):
+        np.testing.assert_allclose(have, want, rtol=1e-4)

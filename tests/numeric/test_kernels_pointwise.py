@@ -317,6 +317,27 @@ def test_short_rows(outer: int, columns: int, rows: int, threads: int) -> None:
     np.testing.assert_allclose(result, (x - y) * z + w, rtol=1e-6, atol=1e-6)
 
 
+@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize("shape", [(4, 300), (9, 16), (50, 3), (5,), (1, 1), (2, 0)], ids=str)
+def test_steps_on_single_elements(shape: tuple[int, ...], threads: int) -> None:
+    """What steps compute of operands of one element is computed once, and may be a result itself."""
+    x = RNG.normal(size=shape).astype(np.float32)
+    scale, factor, zero = np.float32(0.37), np.full(1, 1.7, np.float32), np.array([200], np.uint8)
+    steps = (
+        Step("constant", (), (3.0,)),
+        Step("cast", (3,), (), "f32"),
+        Step("mul", (1, 2)),
+        Step("sub", (0, 5)),
+        Step("add", (6, 4)),
+        Step("mul", (7, 8)),
+    )
+    program = Pointwise(4, steps, (6, 9), ("f32", "f32", "f32", "u8"))
+    have = run_program(program, [x, np.array(scale), factor, zero], threads)
+    both = scale * factor[0] + np.float32(3)
+    np.testing.assert_array_equal(have[0], np.full(shape, scale * factor[0]))
+    np.testing.assert_array_equal(have[1], (x - np.float32(200)) * both)
+
+
 @pytest.mark.parametrize("shape", [(40001,), (2, 20011), (7, 9, 1024)])
 def test_workers_divide_large_tensors(shape: tuple[int, ...]) -> None:
     """Large enough for every worker to have a part, with tails."""

@@ -250,12 +250,34 @@ def test_convolutions_by_weights_of_any_zero_point(
     np.testing.assert_allclose(have, want, rtol=1e-4, atol=1e-3)
 
 
-@pytest.mark.parametrize("backend", ["cpu", "interpreter"])
-def test_dynamic_scales_are_exact(backend: str) -> None:
-    """A scale that is off in its last digit moves values that lie between two bytes."""
+def dynamic(*shape: int) -> onnx.ModelProto:
+    """DynamicQuantizeLinear with all its results: bytes, scale y, zero."""
     node = helper.make_node("DynamicQuantizeLinear", ["x"], ["bytes", "y", "zero"])
-    m = model([node], {"x": np.zeros((3, 70), np.float32)}, TensorProto.FLOAT, {})
+    m = model([node], {"x": np.zeros(shape, np.float32)}, TensorProto.FLOAT, {})
+    m.graph.output.extend(
+        helper.make_tensor_value_info(n, TensorProto.UINT8, None) for n in ("bytes", "zero")
+    )
+    return m
+
+
+@pytest.mark.parametrize("backend", ["cpu", "interpreter"])
+@pytest.mark.parametrize("shape", [(3, 70), (1,), (16,), (2, 3, 7, 25), (4, 1029)], ids=str)
+def test_dynamic_scales_are_exact(shape: tuple[int, ...], backend: str) -> None:
+    """A scale that is off in its last digit moves values that lie between two bytes."""
+    m = dynamic(*shape)
     session, net = exact_peer.session(m), glow.compile(m, backend=backend)
-    for high in np.linspace(0.3, 9, 20):
-        x = {"x": RNG.uniform(-0.2, high, (3, 70)).astype(np.float32)}
-        np.testing.assert_array_equal(net.run(x)["y"], session.run(None, x)[0])
+    for low, high in [*((-0.2, h) for h in np.linspace(0.3, 9, 20)), (-5, -1), (2, 3)]:
+        x = {"x": RNG.uniform(low, high, shape).astype(np.float32)}
+        for name, want in zip(("y", "bytes", "zero"), session.run(None, x), strict=True):
+            np.testing.assert_array_equal(net.run(x)[name], want)
+
+
+@pytest.mark.parametrize("backend", ["cpu", "interpreter"])
+@pytest.mark.parametrize("odd", [np.nan, -np.inf])
+@pytest.mark.parametrize("place", [0, 63, 64, 77])
+def test_dynamic_bytes_of_odd_numbers(place: int, odd: float, backend: str) -> None:
+    """Where a NaN or -inf stands anywhere, all bytes are 0."""
+    x = RNG.uniform(1, 2, 78).astype(np.float32)
+    x[place] = odd
+    have = glow.compile(dynamic(78), backend=backend).run({"x": x})
+    assert not have["bytes"].any() and have["zero"] == 0 and not np.isfinite(have["y"])

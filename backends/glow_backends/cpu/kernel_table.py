@@ -25,6 +25,7 @@ KERNELS = {
     "glow.batch_norm": "norm.normalize.BatchNorm",
     "glow.batch_norm_backward": "norm.batch_norm_train.BatchNormTrain",
     "glow.batch_norm_train": "norm.batch_norm_train.BatchNormTrain",
+    "glow.byte_scale": "reduction.byte_scale.ByteScale",
     "glow.cache_write": "language.cache_write.CacheWrite",
     "glow.cached_attention": "language.cached_attention.CachedAttention",
     "glow.concat": "data.interleave.Interleave data.movement.Concat",

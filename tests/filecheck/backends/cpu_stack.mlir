@@ -106,3 +106,64 @@ glow.func @alone {
   glow.save %a to @y : tensor<2x8xf32>
   glow.save %b to @z : tensor<2x8xf32>
 }
+
+// What is computed of one element for one loop alone is a step of that, reshaped or not; the body says so.
+// CHECK-LABEL: glow.func @of_one_element
+glow.func @of_one_element {
+  %x = glow.get @x : tensor<2x8xf32>
+  %s = glow.get @s : tensor<1xf32>
+  // CHECK-NEXT: %x = glow.get
+  // CHECK-NEXT: %s = glow.get
+  // CHECK-NEXT: %d = glow_cpu.stack %s, %x : (tensor<1xf32>, tensor<2x8xf32>) -> tensor<2x8xf32> {
+  // CHECK-NEXT: ^bb0(%[[S:.*]]: tensor<f32>, %[[X:.*]]: tensor<f32>):
+  // CHECK-NEXT:   %[[A:.*]] = glow.abs %[[S]]
+  // CHECK-NEXT:   %[[B:.*]] = glow.sqrt %[[A]]
+  // CHECK-NEXT:   %[[D:.*]] = glow.mul %[[X]], %[[B]]
+  // CHECK-NEXT:   glow_cpu.yield %[[D]]
+  %a = glow.abs %s : (tensor<1xf32>) -> tensor<1xf32>
+  %b = glow.sqrt %a : (tensor<1xf32>) -> tensor<1xf32>
+  %c = glow.reshape %b : (tensor<1xf32>) -> tensor<1x1xf32>
+  %d = glow.mul %x, %c : (tensor<2x8xf32>, tensor<1x1xf32>) -> tensor<2x8xf32>
+  glow.save %d to @y : tensor<2x8xf32>
+}
+
+// Each of several loops has its own step; it stays where others read it, too.
+// CHECK-LABEL: glow.func @of_one_element_for_several
+glow.func @of_one_element_for_several {
+  %x = glow.get @x : tensor<2x8xf32>
+  %s = glow.get @s : tensor<1xf32>
+  // CHECK-NEXT: %x = glow.get
+  // CHECK-NEXT: %s = glow.get
+  // CHECK-NEXT: %c = glow_cpu.stack %s, %x
+  // CHECK-NEXT: ^bb0(%[[S:.*]]: tensor<f32>, %[[X:.*]]: tensor<f32>):
+  // CHECK-NEXT:   %[[A:.*]] = glow.abs %[[S]]
+  // CHECK-NEXT:   %[[C:.*]] = glow.mul %[[X]], %[[A]]
+  // CHECK-NEXT:   glow_cpu.yield %[[C]]
+  // CHECK:      glow.reduce_max
+  // CHECK-NEXT: %d = glow_cpu.stack %s, %m
+  // CHECK-NEXT: ^bb0(%[[T:.*]]: tensor<f32>, %[[M:.*]]: tensor<f32>):
+  // CHECK-NEXT:   %[[B:.*]] = glow.abs %[[T]]
+  // CHECK-NEXT:   %[[D:.*]] = glow.add %[[M]], %[[B]]
+  // CHECK-NEXT:   glow_cpu.yield %[[D]]
+  %a = glow.abs %s : (tensor<1xf32>) -> tensor<1xf32>
+  %c = glow.mul %x, %a : (tensor<2x8xf32>, tensor<1xf32>) -> tensor<2x8xf32>
+  %m = glow.reduce_max %c {axes = array<i64: 1>, keepdims = true} : (tensor<2x8xf32>) -> tensor<2x1xf32>
+  %d = glow.add %m, %a : (tensor<2x1xf32>, tensor<1xf32>) -> tensor<2x1xf32>
+  %e = glow.reduce_sum %d {axes = array<i64: 0>} : (tensor<2x1xf32>) -> tensor<1xf32>
+  glow.save %e to @t : tensor<1xf32>
+}
+
+// CHECK-LABEL: glow.func @of_one_element_for_others
+glow.func @of_one_element_for_others {
+  %x = glow.get @x : tensor<2x8xf32>
+  %s = glow.get @s : tensor<1xf32>
+  // CHECK: %b = glow.neg
+  // CHECK-NEXT: glow.reshape %b
+  // CHECK-NEXT: glow.sub %x
+  // CHECK: glow.save %b to @t
+  %b = glow.neg %s : (tensor<1xf32>) -> tensor<1xf32>
+  %r = glow.reshape %b : (tensor<1xf32>) -> tensor<1x1xf32>
+  %f = glow.sub %x, %r : (tensor<2x8xf32>, tensor<1x1xf32>) -> tensor<2x8xf32>
+  glow.save %f to @y : tensor<2x8xf32>
+  glow.save %b to @t : tensor<1xf32>
+}

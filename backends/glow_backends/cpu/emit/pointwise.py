@@ -7,7 +7,7 @@ kernel, on accumulators that never reached memory.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from llvmlite import ir
 
@@ -77,6 +77,35 @@ class Pointwise:
         step = self.steps[value - self.inputs]
         number = step.params[0] if step.op == "constant" else None
         return number if isinstance(number, float | int) else None
+
+    def part(self, inputs: Sequence[int], outputs: Sequence[int]) -> Pointwise:
+        """The steps from some values of the program to others."""
+        place, steps = {v: i for i, v in enumerate(inputs)}, list[Step]()
+        needed = {v for v in outputs if v not in place}
+        for value in reversed(range(self.inputs, self.inputs + len(self.steps))):
+            if value in needed:
+                needed.update(a for a in self.steps[value - self.inputs].args if a not in place)
+        for value in sorted(needed):
+            place[value] = len(inputs) + len(steps)
+            step = self.steps[value - self.inputs]
+            steps.append(replace(step, args=tuple(place[a] for a in step.args)))
+        kinds = tuple(self.dtype(v) for v in inputs)
+        return Pointwise(len(inputs), tuple(steps), tuple(place[o] for o in outputs), kinds)
+
+    def split(self, once: Sequence[int]) -> tuple[Pointwise, Pointwise]:
+        """The steps that read nothing but the inputs `once`, and the others.
+
+        The others have what they read of the results of those as inputs behind their own.
+        """
+        known, rest = set(once), [*self.outputs]
+        for value, step in enumerate(self.steps, self.inputs):
+            varying = [a for a in step.args if self.constant(a) is None]
+            if varying and known.issuperset(varying):
+                known.add(value)
+            else:
+                rest += step.args
+        read = [v for v in dict.fromkeys(rest) if v in known and v >= self.inputs]
+        return self.part(once, read), self.part([*range(self.inputs), *read], self.outputs)
 
     def computed_in(self, dtype: str, taken: Sequence[int] = ()) -> Pointwise:
         """The same steps on floats of `dtype`; the constants `taken` become inputs behind the others."""

@@ -23,6 +23,7 @@ from glow_dialects.core.graph_op import GraphOp
 from glow_dialects.core.location import stand_for
 from glow_dialects.core.types import element_of, shape_of, typed
 from glow_dialects.ops.module import FuncOp, GetOp, SaveOp, bodies
+from glow_dialects.ops.reshape import ReshapeOp
 from glow_dialects.ops.splat import SplatOp
 from glow_passes.contract import GraphPass
 from glow_passes.graph.driver import is_dead
@@ -32,7 +33,7 @@ MOST_STEPS = 32
 MOST_INPUTS = 12
 
 
-def stackable(op: Operation) -> bool:
+def stackable(op: Operation | Block) -> bool:
     """Whether an operation can be a step of a loop."""
     if not isinstance(op, GraphOp) or op.predicate is not None or not op.results:
         return False
@@ -85,7 +86,9 @@ class _Groups:
         for op in [o for o in self.index if o in self.group]:
             for value in op.operands:
                 mine, theirs = self.group[op], self.group.get(value.owner)
-                if theirs is None or mine is theirs or shape_of(value) != shape_of(op.results[0]):
+                if shape_of(value) != shape_of(op.results[0]):
+                    theirs = self.apart(value, op)
+                if theirs is None or mine is theirs:
                     continue
                 merged = sorted([*theirs, *mine], key=lambda o: self.index[o])
                 if len(merged) > MOST_STEPS or len(_inputs(merged, symbols)) > MOST_INPUTS:
@@ -96,6 +99,22 @@ class _Groups:
                     self.spans[id(merged)] = self.index[merged[0]], self.index[merged[-1]]
                     for member in merged:
                         self.group[member] = merged
+
+    def apart(self, value: SSAValue, reader: Operation) -> list[Operation] | None:
+        """The loop of one element that makes `value` for a reader alone, with the reshapes on the way.
+
+        Its steps are as well steps of the reader's loop, which takes them before its first turn.
+        """
+        if not _is_one(value):
+            return None
+        part: list[Operation] = []
+        while isinstance(value.owner, ReshapeOp):
+            part.append(value.owner)
+            value = value.owner.input
+        part = [*part, *self.group.get(value.owner, ())]
+        inside = {*part, reader}
+        alone = all(u.operation in inside for m in part for r in m.results for u in r.uses)
+        return part if alone and value.owner in inside else None
 
     def loops(self) -> list[list[Operation]]:
         """The groups, each once."""
@@ -172,6 +191,9 @@ def _stack(members: Sequence[Operation], symbols: Symbols) -> StackOp | None:
 
     for op in members:
         assert isinstance(op, GraphOp)
+        if isinstance(op, ReshapeOp):
+            place[op.result] = argument(op.input, op)
+            continue
         place[op.results[0]] = body.apply(op, [argument(v, op) for v in op.operands])
     region = body.finish(*(place[v] for v in stored))
     stack = StackOp([_in_memory(v, symbols) for v in inputs], results=[v.type for v in stored], body=region)
@@ -181,9 +203,28 @@ def _stack(members: Sequence[Operation], symbols: Symbols) -> StackOp | None:
     return stack
 
 
+def _copy_for_readers(op: Operation) -> None:
+    """Give each loop that reads what one step computes of one element its own step, which it takes in.
+
+    Where somebody else reads it, or it is not alone, it is a loop of its own in any case.
+    """
+    if not stackable(op) or not _is_one(op.results[0]) or any(stackable(v.owner) for v in op.operands):
+        return
+    result, block = op.results[0], op.parent
+    shape, readers = shape_of(result), [u.operation for u in result.uses]
+    assert block is not None
+    if all(isinstance(r, ReshapeOp) or (stackable(r) and shape_of(r.results[0]) != shape) for r in readers):
+        for use in list(result.uses)[1:]:
+            twin = op.clone()
+            block.insert_op_before(twin, op)
+            use.operation.operands[use.index] = twin.results[0]
+
+
 def stack(function: FuncOp, symbols: Symbols) -> int:
     """Replace the groups of a function by loops; how many there are."""
     block = function.body.block
+    for op in list(block.ops):
+        _copy_for_readers(op)
     groups = _Groups(list(block.ops))
     groups.grow(symbols)
     count = 0

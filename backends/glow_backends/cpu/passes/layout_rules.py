@@ -16,12 +16,13 @@ from glow_backends.cpu.kernels.norm.layout import batch_norm, batch_norm_backwar
 from glow_backends.cpu.kernels.pointwise.quantized_layout import bit_cast, elementwise, lookup
 from glow_backends.cpu.kernels.pool.layout import pool, pool_backward, reduction
 from glow_backends.cpu.kernels.pool.quantized_layout import average
-from glow_backends.cpu.kernels.reduction.layout import channel_sum
+from glow_backends.cpu.kernels.reduction.layout import byte_scale, channel_sum
 from glow_backends.cpu.target import CpuTarget
 from glow_dialects.core.graph_op import GraphOp
 from glow_dialects.ops.avg_pool import AvgPoolBackwardOp, AvgPoolOp
 from glow_dialects.ops.batch_norm import BatchNormBackwardOp, BatchNormOp, BatchNormTrainOp
 from glow_dialects.ops.bit_cast import BitCastOp
+from glow_dialects.ops.byte_scale import ByteScaleOp
 from glow_dialects.ops.conv import ConvOp
 from glow_dialects.ops.conv_backward_weights import ConvBackwardWeightsOp
 from glow_dialects.ops.conv_transpose import ConvTransposeOp
@@ -41,6 +42,7 @@ Rule = Callable[[Any, Region, CpuTarget], bool]
 
 RULES: dict[type[GraphOp], Rule] = {
     BitCastOp: bit_cast,
+    ByteScaleOp: byte_scale,
     LookupOp: lookup,
     ConvOp: conv,
     ConvBackwardWeightsOp: conv_weights,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from xdsl.dialects.builtin import Float32Type, i32
 from xdsl.ir import SSAValue
@@ -10,6 +12,7 @@ from glow_dialects.core.errors import UnsupportedError
 from glow_dialects.core.graph_op import GraphOp
 from glow_dialects.core.types import Array, UniformQuantizedType, dtype_of, element_of, shape_of
 from glow_dialects.ops.bit_cast import BitCastOp
+from glow_dialects.ops.byte_scale import ByteScaleOp
 from glow_dialects.ops.lookup import LookupOp
 from glow_dialects.ops.quantize import DequantizeOp, QuantizeOp
 from glow_dialects.ops.quantized_arithmetic import QuantizedAddOp, QuantizedMulOp, QuantizedSubOp
@@ -138,6 +141,10 @@ def _matmul(op: QuantizedMatmulOp, e: Exporter) -> str:
     return e.node("MatMulInteger", [e.name(op.lhs), e.name(op.rhs), *zeros])
 
 
+def _byte_scale(op: ByteScaleOp, e: Exporter) -> Sequence[str]:
+    return e.node("DynamicQuantizeLinear", [e.name(op.input)], 3)[1:]
+
+
 def _avg_pool(op: QuantizedAvgPoolOp, e: Exporter) -> str:
     rank = len(shape_of(op.input))
     pool = e.node(
@@ -168,6 +175,7 @@ def _bit_cast(op: BitCastOp, e: Exporter) -> str:
 
 RULES: dict[type[GraphOp], Rule] = {
     BitCastOp: _bit_cast,
+    ByteScaleOp: _byte_scale,
     QuantizeOp: _quantize,
     DequantizeOp: _dequantize,
     QuantizedAddOp: _arithmetic("Add"),

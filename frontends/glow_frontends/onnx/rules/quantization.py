@@ -12,14 +12,15 @@ from xdsl.ir import SSAValue
 
 from glow_dialects.core.types import UniformQuantizedType, tensor
 from glow_dialects.ops.activation import ClipOp
-from glow_dialects.ops.arithmetic import AddOp, DivOp, MaxOp, MinOp, MulOp, SubOp
+from glow_dialects.ops.arithmetic import AddOp, DivOp, MulOp, SubOp
 from glow_dialects.ops.bit_cast import BitCastOp
+from glow_dialects.ops.byte_scale import ByteScaleOp
 from glow_dialects.ops.conv import ConvOp
 from glow_dialects.ops.quantize import DequantizeOp, QuantizeOp
 from glow_dialects.ops.quantized_conv import QuantizedConvOp
 from glow_dialects.ops.quantized_fully_connected import QuantizedFullyConnectedOp
 from glow_dialects.ops.quantized_matmul import QuantizedMatmulOp
-from glow_dialects.ops.reduce import ReduceMaxOp, ReduceMinOp, ReduceSumOp
+from glow_dialects.ops.reduce import ReduceSumOp
 from glow_dialects.ops.unary_math import RoundOp
 from glow_dialects.ops.windows import output_sizes
 from glow_frontends.onnx.emitter import Emitter
@@ -162,14 +163,8 @@ def dynamic_quantize_linear(g: Emitter, n: Node) -> list[Value]:
 
 
 def dynamically_quantized(g: Emitter, x: Value) -> list[Value]:
-    """x in bytes, their scale and their zero point; the steps are those of the standard's function body."""
-    axes = tuple(range(rank(x)))
-    low, high = (g(kind, x, axes=axes, keepdims=False) if axes else x for kind in (ReduceMinOp, ReduceMaxOp))
-    none, most = g.like(0, low), g.like(255, low)
-    low = g(MinOp, low, none)
-    scale = g(DivOp, g(SubOp, g(MaxOp, high, none), low), most)
-    zero = g(ClipOp, g(SubOp, none, g(DivOp, low, scale)), min=0.0, max=255.0)
-    zero = cast_to(g, g(RoundOp, zero), UINT8)
+    """x in bytes, their scale and their zero point."""
+    scale, zero = g.many(ByteScaleOp, x)
     return [saturate(g, g(DivOp, x, scale), zero, UINT8), scale, zero]
 
 

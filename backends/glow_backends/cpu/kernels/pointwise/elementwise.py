@@ -81,6 +81,13 @@ class _Loop:
         strides = [common.row_major(spec.shape)] * self.outputs
         strides += [common.broadcast_strides(s, spec.shape) for s in spec.input_shapes]
         self.dims = common.collapse(spec.shape, strides)
+        self.once: list[ir.Value] = []
+        """What steps compute of operands of one element: once, before the loops."""
+        single = [i for i, s in enumerate(spec.input_shapes) if common.product(s) == 1]
+        if common.product(spec.shape) != 1 and single:
+            first, self.program = self.program.split(single)
+            ones = [values.load(k, k.operands[self.outputs + i], 0, spec.dtypes[i]) for i in single]
+            self.once = emit_pointwise(k, first, ones)
         steps = self.program.steps
         widest = max(values.width(d) for d in (*self.dtypes, *(s.dtype for s in steps)))
         self.lanes = max(1, k.target.vector_bytes // widest)
@@ -244,6 +251,7 @@ class _Loop:
             if lanes > 1 and values.lanes_of(value.type) == 1:
                 value = values.splat(k, value, lanes)
             inputs.append(value)
+        inputs += [values.splat(k, v, lanes) if lanes > 1 else v for v in self.once]
         results = emit_pointwise(k, self.program, inputs)
         for i, (value, source) in enumerate(zip(results, self.program.outputs, strict=True)):
             value = cast(k, value, self.program.dtype(source), self.dtypes[i])

@@ -6,6 +6,7 @@ from math import prod
 
 from glow_backends.cpu.target import CpuTarget
 from glow_dialects.core.types import shape_of
+from glow_dialects.ops.byte_scale import ByteScaleOp
 from glow_dialects.ops.reduce import ReduceSumOp
 from glow_dialects.ops.reshape import ReshapeOp
 from glow_dialects.ops.slice import SliceOp
@@ -24,4 +25,15 @@ def channel_sum(op: ReduceSumOp, region: Region, target: CpuTarget) -> bool:
     if form.channels % region.lanes:
         flat = region.add(SliceOp.window(flat, (0,), (form.channels,)))
     region.plains[op.result] = flat
+    return True
+
+
+def byte_scale(op: ByteScaleOp, region: Region, target: CpuTarget) -> bool:
+    """Scale and zero point of all channels, in whichever order they lie; lanes without one must not count."""
+    form = region.known.get(op.input)
+    if form is None or form.channels % region.lanes or op.predicate is not None:
+        return False
+    new = ByteScaleOp(form.value)
+    region.builder.insert(new)
+    region.plains.update(zip(op.results, new.results, strict=True))
     return True
