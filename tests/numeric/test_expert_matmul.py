@@ -24,6 +24,7 @@ FORMS = [
     (4, 32, False, False),
     (8, 32, True, False),
     (2, 16, False, False),
+    (2, 32, True, True),
 ]
 
 
