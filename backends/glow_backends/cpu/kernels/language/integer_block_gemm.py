@@ -31,6 +31,7 @@ from glow_backends.cpu.target import CpuTarget
 from glow_dialects.core.graph_op import GraphOp
 from glow_dialects.core.types import Array, present
 from glow_dialects.ops.dequantize_blocks import unpack
+from glow_dialects.ops.expert_matmul import ExpertMatmulOp
 from glow_dialects.ops.round_blocks import RoundBlocksOp
 
 RUNS = (32, 16)
@@ -61,7 +62,8 @@ class IntegerBlockGemmSpec:
     Each run of `block` places has a scale for each column (f16 if `half`, else f32), and with `offsets` a
     number that is added for each unit of x. `point`: of the codes as they are kept. Each row has the one of
     so many `experts` that it names; 0: there is one matrix for all.
-    Operands: y, codes of x, factors of x, codes, scales, [offsets], [experts], [bias], [extras].
+    Operands: y, codes of x, factors of x, codes, scales, [offsets], [experts], [bias], [extras], [where
+    experts out of range are reported, if `checked`].
     """
 
     m: int
@@ -74,6 +76,7 @@ class IntegerBlockGemmSpec:
     offsets: bool = False
     epilogue: Epilogue = field(default_factory=Epilogue)
     experts: int = 0
+    checked: bool = False
 
     def rows(self, target: CpuTarget) -> int:
         """Rows of a register block; with experts runs of rows have any length."""
@@ -122,6 +125,7 @@ class _Emission:
         self.experts = next(operands) if spec.experts else None
         self.bias = next(operands) if spec.epilogue.bias else None
         self.extras = [next(operands) for _ in range(spec.epilogue.extras)]
+        self.faults = next(operands) if spec.checked else None
         self.pairs = in_pairs(spec.bits, k.target)
         #: How many codes of x a word of 32 bits holds.
         self.kind, self.together = (I16, 2) if self.pairs else (I8, 4)
@@ -130,7 +134,7 @@ class _Emission:
         """Tiles of rows by panels of columns."""
         k, spec = self.k, self.spec
         rows = PanelRows(spec.m, spec.n, _VECTORS, spec.rows(k.target), spec.experts)
-        rows.emit(k, self.experts, self._begin, self._tile)
+        rows.emit(k, self.experts, self._begin, self._tile, self.faults)
 
     def _begin(self, column: Index, panel: Index, live: int) -> None:
         k, spec = self.k, self.spec
@@ -315,7 +319,7 @@ def emit_integer_block_gemm(
     module: ir.Module, name: str, spec: IntegerBlockGemmSpec, target: CpuTarget
 ) -> ir.Function:
     """Emit the kernel of a spec."""
-    count = 5 + spec.offsets + bool(spec.experts) + spec.epilogue.operands
+    count = 5 + spec.offsets + bool(spec.experts) + spec.epilogue.operands + spec.checked
     k = KernelBuilder(module, name, count, target, sized=True)
     _Emission(k, spec).emit()
     return k.finish()
@@ -347,7 +351,8 @@ class IntegerBlockGemm(Kernel[IntegerBlockGemmOp, IntegerBlockGemmSpec]):
         points = op.points is not None
         half = _fits_half(scales)
         form = op.bits, op.block, point, half, points, epilogue
-        return IntegerBlockGemmSpec(prod(lead), columns, k, *form, *experts)
+        checked = bool(experts) and context.checked
+        return IntegerBlockGemmSpec(prod(lead), columns, k, *form, *experts, checked=checked)
 
     def operands(
         self, op: IntegerBlockGemmOp, spec: IntegerBlockGemmSpec, context: CallContext
@@ -382,6 +387,9 @@ class IntegerBlockGemm(Kernel[IntegerBlockGemmOp, IntegerBlockGemmSpec]):
         shift = 128 if in_pairs(op.bits, context.target) else 0
         offsets = (shift - points) * scales
         return [table("offsets", each_expert(lambda own: pack_numbers(own, context.target, False), offsets))]
+
+    def checked(self, op: IntegerBlockGemmOp, spec: IntegerBlockGemmSpec) -> str | None:
+        return ExpertMatmulOp.name if spec.checked else None
 
     def flops(self, spec: IntegerBlockGemmSpec) -> int:
         return 2 * spec.m * spec.n * spec.k
