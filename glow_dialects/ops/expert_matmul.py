@@ -17,12 +17,14 @@ from glow_dialects.core.sample import Sample, random
 from glow_dialects.core.types import Array, Tensor, dtype_of, element_of, shape_of, tensor
 from glow_dialects.ops.arithmetic import AddOp, MulOp
 from glow_dialects.ops.cast import CastOp
+from glow_dialects.ops.compare import CmpLtOp
 from glow_dialects.ops.gather import GatherOp
 from glow_dialects.ops.indexing import out_of_range
 from glow_dialects.ops.iota import IotaOp
 from glow_dialects.ops.matmul import BatchMatmulOp, swapped
 from glow_dialects.ops.matmul_half import HALVES
 from glow_dialects.ops.reshape import ReshapeOp
+from glow_dialects.ops.select import SelectOp
 
 
 @graph_op
@@ -31,7 +33,8 @@ class ExpertMatmulOp(PureOp):
 
     x is f32 [N, K], weights f32, f16 or bf16 [experts, M, K], experts i64 [N], each a number of a matrix;
     the result is f32 [N, M]. Only the matrices that are named are read. Rows of one expert that follow each
-    other are computed together, so that sorted rows are fastest.
+    other are computed together, so that sorted rows are fastest. A run ends with a GlowError where a row
+    names another number.
     """
 
     name = "glow.expert_matmul"
@@ -56,6 +59,10 @@ class ExpertMatmulOp(PureOp):
 
     def decompose(self, b: Builder) -> Sequence[SSAValue]:
         (rows, depth), (count, columns, _) = shape_of(self.x), shape_of(self.weights)
+        # Gathers count indices below 0 from the end.
+        below = b(CmpLtOp(self.experts, b.scalar(0, self.experts)))
+        experts = b(SelectOp(below, b.scalar(count, self.experts), self.experts))
+        checked = f"{self.name}: a row names an expert that is none of 0 to {count - 1}."
 
         def times(x: SSAValue, weights: SSAValue) -> SSAValue:
             if element_of(weights) != f32:
@@ -63,19 +70,21 @@ class ExpertMatmulOp(PureOp):
             return b(BatchMatmulOp(x, swapped(weights, b)))
 
         if rows <= count:
-            y = times(b(ReshapeOp.to(self.x, (rows, 1, depth))), b(GatherOp(self.weights, self.experts)))
+            own = b(GatherOp(self.weights, experts, checked=checked))
+            y = times(b(ReshapeOp.to(self.x, (rows, 1, depth))), own)
             return [b(ReshapeOp.to(y, (rows, columns)))]
         # Matrices for each row would take more memory than all results of each row.
         every = times(b(ReshapeOp.to(self.x, (1, rows, depth))), self.weights)
         every = b(ReshapeOp.to(every, (count * rows, columns)))
-        first = b(MulOp(self.experts, b.scalar(rows, self.experts)))
-        return [b(GatherOp(every, b(AddOp(first, b(IotaOp(results=self.experts.type))))))]
+        first = b(MulOp(experts, b.scalar(rows, experts)))
+        places = b(AddOp(first, b(IotaOp(results=self.experts.type))))
+        return [b(GatherOp(every, places, checked=checked))]
 
     def reference(self, result: Array, x: Array, weights: Array, experts: Array) -> None:
         def matrix(expert: int) -> Array:
             return weights[expert].astype(np.float32)
 
-        result[...] = by_experts(self.name, x, experts, len(weights), matrix)
+        result[...] = by_experts(x, experts, len(weights), matrix)
 
 
 def check_experts(name: str, experts: SSAValue, rows: Sequence[int]) -> None:
@@ -84,12 +93,12 @@ def check_experts(name: str, experts: SSAValue, rows: Sequence[int]) -> None:
         raise VerifyException(f"{name}: experts are {experts.type}; give one number of i64 for each row")
 
 
-def by_experts(name: str, x: Array, experts: Array, count: int, matrix: Callable[[int], Array]) -> Array:
+def by_experts(x: Array, experts: Array, count: int, matrix: Callable[[int], Array]) -> Array:
     """Each row of x [N, K] times the matrix [M, K] of its expert, one of `count`; GlowError for others."""
     used = np.unique(experts)
     for expert in used:
         if not 0 <= expert < count:
-            raise out_of_range(name, int(expert), count)
+            raise out_of_range(ExpertMatmulOp.name, int(expert), count)
     columns = len(matrix(0))
     y = np.zeros((len(x), columns), np.float32)
     for expert in used:

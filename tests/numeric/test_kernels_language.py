@@ -53,6 +53,9 @@ PRODUCTS = {
     "sixteens": Product(5, 33, 96, 4, 16, points=True),
     "byte-sixteens": Product(3, 40, 48, 8, 16),
     "byte-48": Product(3, 40, 96, 8, 48),
+    "twos": Product(1, 45, 128, 2, 64),
+    "two-points": Product(5, 33, 96, 2, 16, points=True),
+    "many-twos": Product(71, 24, 256, 2, 32, half=False),
 }
 
 
@@ -191,7 +194,7 @@ def test_update_is_for_states() -> None:
 
 @pytest.mark.parametrize("vector_bytes", [16, 32])
 @pytest.mark.parametrize("block", [16, 64])
-@pytest.mark.parametrize("bits", [4, 8])
+@pytest.mark.parametrize("bits", [2, 4, 8])
 def test_short_vectors(bits: int, block: int, vector_bytes: int) -> None:
     """Sums of four products without instructions for them, and of pairs of products, as AVX2 has them."""
     target = replace(host(), vector_bytes=vector_bytes, has_vnni=False)

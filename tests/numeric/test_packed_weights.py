@@ -20,19 +20,49 @@ from glow_backends.base import get_backend
 from glow_dialects.core.types import Array
 from glow_frontends.language.blocks import Blocks
 from glow_frontends.language.huggingface import read_folder
-from glow_frontends.language.packed_weights import with_packed
+from glow_frontends.language.packed_weights import quantization_of, with_packed
 
 AWQ_ORDER = [0, 2, 4, 6, 1, 3, 5, 7]
+PLANES = {3: (2, 1), 5: (4, 1), 6: (4, 2), 7: (4, 2, 1)}
+MISPLACED = [int("001" * 10 + "00", 2), int("100" * 10 + "10", 2), int("010" * 10 + "01", 2)]
 
 
 def _words(codes: Array, bits: int, order: list[int] | None = None) -> Array:
-    """Codes along the last axis in words of 32 bits, one after the other, the last filled with zeros."""
+    """As many codes along the last axis as fit in each word of 32 bits, the last filled with zeros."""
     each = 32 // bits
     codes = np.pad(codes, [(0, 0), (0, -codes.shape[-1] % each)])
     made = np.zeros((*codes.shape[:-1], codes.shape[-1] // each), np.uint32)
     for i in range(each):
         made |= codes[..., (order or list(range(each)))[i] :: each].astype(np.uint32) << np.uint32(bits * i)
     return made.view(np.int32)
+
+
+def _stream(codes: Array, bits: int) -> Array:
+    """The bits of all codes along the last axis, 32 a word, the last filled with zeros."""
+    single = (codes[..., None] >> np.arange(bits, dtype=np.uint8) & 1).reshape(len(codes), -1)
+    single = np.pad(single, [(0, 0), (0, -single.shape[1] % 32)])
+    return np.ascontiguousarray(np.packbits(single, axis=1, bitorder="little")).view(np.int32)
+
+
+def _planes(codes: Array, bits: int) -> Array:
+    """Of 32 codes along the last axis the lowest bits, then the next ones."""
+    words, start, blocks = [], 0, codes.reshape(-1, 32)
+    for width in PLANES[bits]:
+        words.append(_words(blocks >> start & (1 << width) - 1, width))
+        start += width
+    return np.concatenate(words, 1).reshape(len(codes), -1)
+
+
+def _fours(codes: Array) -> Array:
+    """Codes [outputs, inputs] of 4 bits, each in the word and place where `gemv_fast` has it."""
+    n, k = np.indices(codes.shape)
+    inside = k % 32
+    place = inside % 8 // 2 * 8 + inside % 2 * 4 + inside // 8
+    place += n % 4 * 64 + k % 64 // 32 * 32
+    made = np.zeros((len(codes) // 4, codes.shape[1]), np.uint16)
+    at = n // 4, k // 64 * 64 + place // 4
+    np.bitwise_or.at(made, at, codes.astype(np.uint16) << (4 * (place % 4)).astype(np.uint16))
+    return made.view(np.int16)
 
 
 class _Packer:
@@ -42,9 +72,15 @@ class _Packer:
     """
 
     def __init__(
-        self, layout: str, bits: int, group: int, shuffled: bool = False, symmetric: bool = False
+        self,
+        layout: str,
+        bits: int,
+        group: int,
+        shuffled: bool = False,
+        symmetric: bool = False,
+        version: str = "",
     ) -> None:
-        self.layout, self.bits, self.group = layout, bits, group
+        self.layout, self.bits, self.group, self.version = layout, bits, group, version
         self.shuffled, self.symmetric = shuffled, symmetric
         self.random = np.random.default_rng(0)
 
@@ -52,20 +88,27 @@ class _Packer:
     def settings(self) -> dict[str, Any]:
         """The table in config.json, as the tools write it."""
         sizes = {"bits": self.bits, "group_size": self.group}
-        if self.layout == "awq":
-            return {"quant_method": "awq", "version": "gemm", "zero_point": True, **sizes}
+        if self.layout.startswith("awq"):
+            return {"quant_method": "awq", "version": self.version or "gemm", "zero_point": True, **sizes}
         if self.layout == "compressed":
             weights = {"num_bits": self.bits, "group_size": self.group, "symmetric": self.symmetric}
             groups = {"group_0": {"targets": ["Linear"], "weights": weights}}
             method = {"quant_method": "compressed-tensors", "format": "pack-quantized"}
-            return {**method, "config_groups": groups, "ignore": ["lm_head"]}
-        return {"quant_method": "gptq", "checkpoint_format": self.layout, "sym": self.symmetric, **sizes}
+            return {**method, "config_groups": groups, "ignore": ["lm_head"], "version": self.version}
+        made = {"meta": {"quantizer": [self.version]}} if self.version else {}
+        return made | {
+            "quant_method": "gptq",
+            "checkpoint_format": self.layout,
+            "sym": self.symmetric,
+            **sizes,
+        }
 
     def __call__(self, weight: Array) -> tuple[dict[str, Array], Array]:
         """The parts of a matrix, and the matrix that they stand for."""
         codes, points, scales, groups = self._rounded(weight)
         near = ((codes - points[groups].astype(np.float32)) * scales[groups].astype(np.float32)).T
-        parts = getattr(self, f"_{self.layout.partition('_')[0]}")(codes, points, scales, groups)
+        name = self.layout if self.layout.startswith("awq") else self.layout.partition("_")[0]
+        parts = getattr(self, f"_{name}")(codes, points, scales, groups)
         return {n: np.ascontiguousarray(a) for n, a in parts.items()}, near
 
     def _rounded(self, weight: Array) -> tuple[Array, ...]:
@@ -94,19 +137,42 @@ class _Packer:
         words, rows = _words(codes, self.bits, AWQ_ORDER), _words(points, self.bits, AWQ_ORDER)
         return {"qweight": words, "qzeros": rows, "scales": scales}
 
+    def _awq_gemv(self, codes: Array, points: Array, scales: Array, groups: Array) -> Any:
+        more = [(0, 0), (0, -len(scales) % 16)]  # as many more groups as the kernels read
+        rows = np.pad(scales.T, more)
+        return {"qweight": _words(codes.T, 4), "qzeros": _words(np.pad(points.T, more), 4), "scales": rows}
+
+    def _awq_fast(self, codes: Array, points: Array, scales: Array, groups: Array) -> Any:
+        more = [(0, -len(scales) % 8), (0, 0)]
+        named = "qzeros" if self.symmetric else "scaled_zeros"
+        shifts = np.pad(-scales.astype(np.float32) * points, more)
+        return {"qweight": _fours(codes.T), named: shifts, "scales": np.pad(scales, more)}
+
     def _gptq(self, codes: Array, points: Array, scales: Array, groups: Array) -> Any:
-        rows = _words(points, self.bits)
-        if self.layout == "gptq":  # less one in every place, by one subtraction
-            ones = int("1".rjust(self.bits, "0") * (32 // self.bits), 2)
-            rows = (rows.view(np.uint32) - np.uint32(ones)).view(np.int32)
-        parts = {"qweight": _words(codes.T, self.bits).T, "qzeros": rows, "scales": scales}
-        return parts | {"g_idx": groups.astype(np.int32)}
+        pack = _planes if self.layout == "gptq_p" or self.bits in (5, 6, 7) else _stream
+        rows = pack(points, self.bits)
+        if self.layout == "gptq":
+            rows = self._one_less(points, rows)
+        words = pack(np.ascontiguousarray(codes.T), self.bits).T
+        return {"qweight": words, "qzeros": rows, "scales": scales, "g_idx": groups.astype(np.int32)}
+
+    def _one_less(self, points: Array, rows: Array) -> Array:
+        """Points less one: those of 3 bits each, others in all places of a word by one subtraction."""
+        if self.version:  # as GPTQModel did it before version 7
+            return (rows.view(np.uint32) - np.resize(np.array(MISPLACED, np.uint32), rows.shape[1])).view(
+                np.int32
+            )
+        if self.bits == 3:
+            return _stream(points - np.uint8(1) & np.uint8(7), 3)
+        ones = int("1".rjust(self.bits, "0") * (32 // self.bits), 2)
+        return (rows.view(np.uint32) - np.uint32(ones)).view(np.int32)
 
     def _compressed(self, codes: Array, points: Array, scales: Array, groups: Array) -> Any:
+        pack = _words if self.version.startswith("0.1") and self.version < "0.18" else _stream
         shape = np.array(codes.shape[::-1])
-        parts = {"weight_packed": _words(codes.T, self.bits), "weight_scale": scales.T, "weight_shape": shape}
+        parts = {"weight_packed": pack(codes.T, self.bits), "weight_scale": scales.T, "weight_shape": shape}
         if not self.symmetric:
-            parts["weight_zero_point"] = _words(points, self.bits).T
+            parts["weight_zero_point"] = pack(points, self.bits).T
         return parts | ({"weight_g_idx": groups.astype(np.int32)} if self.shuffled else {})
 
 
@@ -134,8 +200,29 @@ CASES: dict[str, tuple[str, _Packer, dict[str, Any]]] = {
     "compressed-order": ("qwen2", _Packer("compressed", 4, 64, shuffled=True), WIDE),
     "compressed-8": ("qwen3", _Packer("compressed", 8, 128, symmetric=True), WIDE),
     "compressed-one": ("llama", _Packer("compressed", 4, -1), ODD),
+    "gptq-3": ("llama", _Packer("gptq", 3, 32), {}),
+    "gptq-3-order": ("qwen2", _Packer("gptq_v2", 3, 64, shuffled=True), WIDE),
+    "gptq-3-128": ("qwen3", _Packer("gptq", 3, 128, shuffled=True, symmetric=True), WIDE),
+    "gptq-3-older": ("llama", _Packer("gptq", 3, 32, version="gptqmodel:5.6.0"), {}),
+    "gptq-2-order": ("qwen2", _Packer("gptq_v2", 2, 32, shuffled=True), WIDE),
+    **{f"gptq-planes-{b}": ("llama", _Packer("gptq_p", b, 32, shuffled=b == 5), {}) for b in (3, 5, 6)},
+    "gptq-planes-7": ("llama", _Packer("gptq_v2", 7, 32), {}),
+    "awq-gemv": ("llama", _Packer("awq_gemv", 4, 32, version="gemv"), {}),
+    "awq-gemv-64": ("qwen3", _Packer("awq_gemv", 4, 64, version="gemv"), WIDE),
+    "awq-gemv-one": ("qwen2", _Packer("awq_gemv", 4, -1, version="gemv"), WIDE),
+    "awq-fast": ("llama", _Packer("awq_fast", 4, 64, version="gemv_fast"), WIDE),
+    "awq-fast-zeros": ("qwen2", _Packer("awq_fast", 4, 128, symmetric=True, version="gemv_fast"), WIDE),
+    "awq-fast-llm": ("qwen3", _Packer("awq_fast", 4, 32, version="llm-awq"), WIDE),
+    "awq-exllama": ("llama", _Packer("awq", 4, 32, version="exllama"), {}),
+    "compressed-3": ("llama", _Packer("compressed", 3, 32, version="0.18.1"), {}),
+    "compressed-5": ("llama", _Packer("compressed", 5, 32, version="0.18.1"), {}),
+    "compressed-3-older": ("llama", _Packer("compressed", 3, 32, version="0.12.2"), {}),
+    "compressed-7-older": ("llama", _Packer("compressed", 7, 32, version="0.12.2"), {}),
+    "compressed-3-one": ("llama", _Packer("compressed", 3, -1, version="0.18.0"), ODD),
+    "compressed-3-one-older": ("llama", _Packer("compressed", 3, -1, version="0.17.1"), ODD),
+    "compressed-3-symmetric": ("qwen3", _Packer("compressed", 3, 64, symmetric=True, version="0.18.1"), WIDE),
 }
-QUICK = ("awq", "gptq-order", "compressed")
+QUICK = ("awq", "gptq-order", "compressed", "gptq-3", "awq-gemv")
 
 
 @pytest.mark.parametrize(
@@ -165,15 +252,101 @@ def test_in_float(tmp_path: Path) -> None:
     assert not np.array_equal(rounded, floats)
 
 
-def test_bits_of_each_matrix(tmp_path: Path) -> None:
+def _read(settings: dict[str, Any], **stored: dict[str, Array]) -> dict[str, Any]:
+    """The matrices NAME of parts, as a folder with these settings has them."""
+    tensors = {f"{n}.{e}": (lambda a=a: a) for n, parts in stored.items() for e, a in parts.items()}
+    made = with_packed(tensors, quantization_of(settings, "here"), "here")
+    return {n: loader() for n, loader in made.items() if n.endswith(".weight")}
+
+
+def _matrix(*shape: int) -> Array:
+    return np.random.default_rng(0).standard_normal(shape or (64, 96)).astype(np.float32)
+
+
+def test_bits_of_each_matrix() -> None:
     """Matrices of one folder may have codes of different widths: their sizes tell."""
-    four, eight = _Packer("gptq", 4, 32), _Packer("gptq", 8, 32)
-    weight = np.random.default_rng(0).standard_normal((64, 96)).astype(np.float32)
-    stored = {"a": four(weight), "b": eight(weight)}
-    tensors = {f"{n}.{e}": (lambda a=a: a) for n, (parts, _) in stored.items() for e, a in parts.items()}
-    made = with_packed(tensors, four.settings, "here")
+    packers = {f"m{bits}": _Packer("gptq", bits, 32) for bits in (2, 3, 4, 8)}
+    stored = {n: packer(_matrix()) for n, packer in packers.items()}
+    made = _read(packers["m4"].settings, **{n: parts for n, (parts, _) in stored.items()})
     for name, (_, near) in stored.items():
-        np.testing.assert_allclose(made[f"{name}.weight"]().array(), near, atol=1e-6)  # pyright: ignore
+        np.testing.assert_allclose(made[f"{name}.weight"].array(), near, atol=1e-6)
+
+
+@pytest.mark.parametrize(("bits", "held"), [(1, 1), (2, 2), (3, 4), (5, 8)])
+def test_memory_of_codes(bits: int, held: int) -> None:
+    """Codes of a width that does not divide bytes lie in the next one that does."""
+    packer = _Packer("compressed", bits, 32, version="0.18.1")
+    parts, near = packer(_matrix())
+    (made,) = _read(packer.settings, a=parts).values()
+    assert made.bits == held and made.codes.shape == (64, 96 * held // 8)
+    np.testing.assert_allclose(made.array(), near, atol=1e-6)
+
+
+@pytest.mark.parametrize("one", [True, False])
+def test_plain_points(one: bool) -> None:
+    """Points that are not packed, as old files have them; and one scale and point for the whole matrix."""
+    codes = np.random.default_rng(0).integers(0, 16, (8, 64)).astype(np.uint8)
+    scales, points = np.full((8, 2), 0.25, np.float32), np.full((8, 2), 3, np.int8)
+    parts: dict[str, Array] = {"weight_packed": _words(codes, 4), "weight_shape": np.array(codes.shape)}
+    parts["weight_scale"] = scales[:1, 0] if one else scales
+    parts["weight_zero_point"] = points[:1, 0] if one else points
+    (made,) = _read(_Packer("compressed", 4, 32, version="0.9.1").settings, a=parts).values()
+    np.testing.assert_array_equal(made.array(), (codes.astype(np.float32) - 8 - 3) * 0.25)
+
+
+def test_mixed_layouts() -> None:
+    """Some matrices of a folder packed, others of 8 bits, which an older name stands for, too."""
+    packer = _Packer("compressed", 4, 32)
+    parts, near = packer(_matrix())
+    eight = np.random.default_rng(0).integers(-128, 128, (64, 96)).astype(np.int8)
+    other = {"weight": eight, "weight_scale": np.full((64, 1), 0.5, np.float32)}
+    made = _read({**packer.settings, "format": "mixed-precision"}, a=parts, b=other)
+    np.testing.assert_allclose(made["a.weight"].array(), near, atol=1e-6)
+    np.testing.assert_array_equal(made["b.weight"].array(), eight * np.float32(0.5))
+    (alone,) = _read({**packer.settings, "format": "naive-quantized"}, b=other).values()
+    np.testing.assert_array_equal(alone.array(), eight * np.float32(0.5))
+
+
+def _turned(place: str) -> dict[str, Any]:
+    steps = {"R1": {"type": "hadamard", "apply": [{"targets": ["Linear"], "location": place}]}}
+    return {"transform_config": {"config_groups": steps}}
+
+
+COMPRESSED, FAST = _Packer("compressed", 4, 32), _Packer("awq_fast", 4, 32, version="gemv_fast")
+REFUSED: dict[str, tuple[_Packer, dict[str, Any], dict[str, Callable[[Array], Array]], str]] = {
+    "rotation": (_Packer("gptq", 4, 32), {"rotation": "hadamard"}, {}, "are to be turned ('hadamard')"),
+    "transform": (COMPRESSED, _turned("input"), {}, "are to be turned ('input')"),
+    "table": (COMPRESSED, {"transform_config": "R1"}, {}, "'transform_config' is no table of settings"),
+    "gemv": (
+        _Packer("awq_gemv", 4, 32, version="gemv"),
+        {"group_size": None},
+        {},
+        "its settings say no 'group_size', which 'gemv' needs",
+    ),
+    "fast": (FAST, {}, {"qweight": lambda x: x[:, :32]}, "32 inputs; this layout has them 64 by 64"),
+    "fast points": (FAST, {}, {"scaled_zeros": lambda x: x[:1]}, "scaled_zeros (64, 1) do not fit together"),
+    "fast words": (FAST, {}, {"qweight": lambda x: x.view(np.int32)}, "qweight' is int32 [16, 32]"),
+    "planes": (_Packer("gptq_p", 5, 32), {}, {"qweight": lambda x: x[:-1]}, "codes of 5 bits 32 by 32"),
+    "floats": (_Packer("gptq", 4, 32), {}, {"scales": lambda x: x.view(np.int16)}, "scales' is int16"),
+    "bits": (
+        _Packer("compressed", 7, 32, version="0.12.2"),
+        {"config_groups": {str(b): {"weights": {"num_bits": b}} for b in (7, 8)}},
+        {},
+        "64 codes in 16 words of 32 bits are no codes of 8 or 7 bits that can be told from others",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_refused(name: str) -> None:
+    """What would be read wrong is refused; weights that were turned once and for all are not."""
+    packer, changes, damage, message = REFUSED[name]
+    parts = packer(_matrix(64, 64))[0]
+    assert "a.weight" in _read(packer.settings | _turned("weight_input"), a=parts)
+    parts |= {n: change(parts[n]) for n, change in damage.items()}
+    with pytest.raises(glow.GlowError) as caught:
+        _read(packer.settings | changes, a=parts)
+    assert message in str(caught.value) and "here" in str(caught.value)
 
 
 def _without(name: str) -> Callable[[dict[str, Array]], None]:
@@ -184,7 +357,7 @@ def _changed(ending: str, change: Callable[[Array], Array]) -> Callable[[dict[st
     return lambda tensors: tensors.update({n: change(x) for n, x in tensors.items() if n.endswith(ending)})
 
 
-GPTQ_KNOWN = "of gptq is not known; there are: gptq, gptq_v2"
+GPTQ_KNOWN = "of gptq is not known; there are: gptq, gptq_v2, gptq_p"
 DAMAGE: dict[str, tuple[dict[str, Any], Callable[[dict[str, Array]], None] | None, str]] = {
     "method": (
         {"quant_method": "aqlm"},
@@ -194,9 +367,9 @@ DAMAGE: dict[str, tuple[dict[str, Any], Callable[[dict[str, Array]], None] | Non
     "layout": ({"checkpoint_format": "marlin"}, None, f"the layout 'marlin' {GPTQ_KNOWN}"),
     "older layout": ({"is_marlin_format": True}, None, f"the layout 'marlin' {GPTQ_KNOWN}"),
     "awq": (
-        {"quant_method": "awq", "checkpoint_format": None, "version": "gemv"},
+        {"quant_method": "awq", "checkpoint_format": None, "version": "marlin"},
         None,
-        "the layout 'gemv' of awq is not known; there are: gemm",
+        "the layout 'marlin' of awq is not known; there are: gemm, gemv, gemv_fast, llm-awq",
     ),
     "floats": (
         {"quant_method": "compressed-tensors", "checkpoint_format": None, "format": "nvfp4-pack-quantized"},
@@ -205,9 +378,10 @@ DAMAGE: dict[str, tuple[dict[str, Any], Callable[[dict[str, Array]], None] | Non
     ),
     "bits": (
         {},
-        _changed("qzeros", lambda x: np.resize(x, (len(x), x.shape[1] * 3 // 4))),
-        "64 codes in 6 words of 32 bits; codes of 2, 4, 8 bits are known",
+        _changed("qzeros", lambda x: x[:, :-1]),
+        "64 codes in 7 words of 32 bits are no codes of 1 to 8 bits",
     ),
+    "meta": ({"meta": "gptqmodel"}, None, "'meta' is no table of settings"),
     "text": ({"group_size": "four"}, None, "is no table of settings with a number of inputs in a group"),
     "missing": ({}, _without("qzeros"), "the weights have no 'model.layers.0.self_attn.q_proj.qzeros'"),
     "kind": ({}, _changed("qweight", lambda x: x.astype(np.int64)), "qweight' is int64"),

@@ -113,7 +113,7 @@ FUSED = {
 _TABLES = (".rotary_emb.inv_freq", ".attn.bias", ".attn.masked_bias")
 """What old files hold beside weights: waves of rotary positions, masks."""
 _PACKED = (
-    *("qweight", "qzeros", "scales", "g_idx", *SCALES, *TABLES),
+    *("qweight", "qzeros", "scaled_zeros", "scales", "g_idx", *SCALES, *TABLES),
     *(f"weight_{part}" for part in ("packed", "shape", "zero_point", "g_idx", "format")),
     *("input_scale", "activation_scale", "k_scale", "v_scale"),
 )

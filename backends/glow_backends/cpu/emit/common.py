@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from llvmlite import ir
 
 from glow_backends.cpu.emit import values
-from glow_backends.cpu.emit.builder import KernelBuilder
+from glow_backends.cpu.emit.builder import I64, KernelBuilder
 from glow_backends.cpu.emit.values import Active
+from glow_backends.cpu.faults import FAULT_BYTES
 from glow_dialects.core.estimates import estimate
 from glow_dialects.core.extent import Extent, are_equal
 
@@ -259,3 +260,18 @@ def strips(
     if done < count:
         rest = count - done
         yield k.add(low, done), power_of_two(rest), rest
+
+
+def report(
+    k: KernelBuilder, inside: ir.Value, index: ir.Value, limit: Index, faults: ir.Value | None
+) -> None:
+    """Tell `faults` (see `glow_backends.cpu.faults`), if that is given, of an index that is not `inside` an
+    axis of `limit` places.
+    """
+    if faults is None:
+        return
+    with k.b.if_then(k.b.not_(inside), likely=False):
+        pair = ir.Constant(ir.VectorType(I64, 2), ir.Undefined)
+        for number, value in enumerate((k.i(limit), index)):
+            pair = k.b.insert_element(pair, value, ir.Constant(I64, number))
+        k.b.store(pair, faults, align=FAULT_BYTES)

@@ -41,12 +41,14 @@ class PanelRows:
         choice: ir.Value | None,
         begin: Callable[[Index, Index, int], None],
         tile: Callable[[Index, int, int], None],
+        faults: ir.Value | None = None,
     ) -> None:
         """Items (group of rows, panel of columns), shared by the workers.
 
         `begin(column, panel, live)`: the first column of what follows, the number of its panel among those
         of all matrices, and the columns of its last vector. `tile(row, rows, vectors)`: some of its sums.
-        `choice`: the expert of each row (i64), where there are several; others are brought into range.
+        `choice`: the expert of each row (i64), where there are several; others are brought into range, and
+        reported to `faults`, if that is given.
         """
         lanes = k.target.lanes
         width = self.vectors * lanes
@@ -60,7 +62,7 @@ class PanelRows:
                 begin(k.mul(panel, width), panel, live)
                 self._group(k, k.mul(unit, group), group, lambda row, rows: tile(row, rows, vectors))
                 return
-            expert = self._expert(k, choice, unit)
+            expert = self._expert(k, choice, unit, faults)
             begin(k.mul(panel, width), k.add(k.mul(expert, k.size(panels)), panel), live)
             self._run(k, choice, k.i(unit), lambda row, rows: tile(row, rows, vectors))
 
@@ -101,9 +103,11 @@ class PanelRows:
         with k.b.if_then(k.b.or_(other, k.b.icmp_signed("==", k.i(row), k.i(0)))):
             yield
 
-    def _expert(self, k: KernelBuilder, choice: ir.Value, row: Index) -> ir.Value:
-        named, most = k.load(choice, row, I64), k.size(self.experts - 1)
-        return k.b.select(k.b.icmp_unsigned("<", named, most), named, most)
+    def _expert(self, k: KernelBuilder, choice: ir.Value, row: Index, faults: ir.Value | None) -> ir.Value:
+        named, count = k.load(choice, row, I64), k.size(self.experts)
+        inside = k.b.icmp_unsigned("<", named, count)
+        common.report(k, inside, named, count, faults)
+        return k.b.select(inside, named, k.b.sub(count, k.i(1)))
 
     def _run(
         self, k: KernelBuilder, choice: ir.Value, first: ir.Value, tile: Callable[[Index, int], None]

@@ -20,7 +20,6 @@ from glow_backends.cpu.emit import common, values
 from glow_backends.cpu.emit.builder import I64, KernelBuilder
 from glow_backends.cpu.emit.common import Index
 from glow_backends.cpu.emit.values import Active
-from glow_backends.cpu.faults import FAULT_BYTES
 from glow_backends.cpu.kernel import Kernel, known
 from glow_backends.cpu.kernels.reduction.reduce import combiner
 from glow_backends.cpu.target import CpuTarget
@@ -76,12 +75,7 @@ def position(
         negative = k.b.icmp_signed("<", raw, k.i(0))
         at = k.b.select(negative, k.b.add(raw, k.i(limit)), raw)
     inside = k.b.icmp_unsigned("<", at, k.i(limit))
-    if faults is not None:
-        with k.b.if_then(k.b.not_(inside), likely=False):
-            pair = ir.Constant(ir.VectorType(I64, 2), ir.Undefined)
-            for number, value in enumerate((k.i(limit), raw)):
-                pair = k.b.insert_element(pair, value, ir.Constant(I64, number))
-            k.b.store(pair, faults, align=FAULT_BYTES)
+    common.report(k, inside, raw, limit, faults)
     return k.b.select(inside, at, k.i(k.add(limit, -1)))
 
 

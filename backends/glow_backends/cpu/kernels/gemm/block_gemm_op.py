@@ -67,7 +67,7 @@ class PackedProductOp(SumsOp):
         """The result for activations as floats."""
         form = {n: getattr(self, n) for n in FORM if n != "levels"}
         w = dequantize_blocks(codes, scales, points, levels=levels, **form)
-        y = a @ w.T if experts is None else by_experts(self.name, a, experts, len(w), lambda e: w[e])
+        y = a @ w.T if experts is None else by_experts(a, experts, len(w), lambda e: w[e])
         y = y if bias is None else y + bias
         return run_epilogue(self.body, y, extras)
 

@@ -38,6 +38,7 @@ from glow_dialects.core.blocks import pad_to
 from glow_dialects.core.graph_op import GraphOp
 from glow_dialects.core.types import Array, present
 from glow_dialects.ops.dequantize_blocks import E4M3, DequantizeBlocksOp, unpack
+from glow_dialects.ops.expert_matmul import ExpertMatmulOp
 from glow_dialects.ops.module import GetOp
 
 _FEW = 8
@@ -61,7 +62,8 @@ class BlockGemmSpec:
     for, where that is not their numbers. Each row has the one of so many `experts` that it names; 0: there is
     one matrix for all.
 
-    Operands: C, A, codes, scales, [offsets], [experts], [bias], [extras], [scratch].
+    Operands: C, A, codes, scales, [offsets], [experts], [bias], [extras], [where experts out of range are
+    reported, if `checked`], [scratch].
     """
 
     m: int
@@ -74,6 +76,7 @@ class BlockGemmSpec:
     offsets: bool = False
     epilogue: Epilogue = field(default_factory=Epilogue)
     experts: int = 0
+    checked: bool = False
 
     @property
     def together(self) -> int:
@@ -151,6 +154,7 @@ class _Emission:
         self.experts = next(operands) if spec.experts else None
         self.bias = next(operands) if spec.epilogue.bias else None
         self.extras = [next(operands) for _ in range(spec.epilogue.extras)]
+        self.faults = next(operands) if spec.checked else None
         self.scratch = next(operands) if block_scratch_bytes(spec, k.target) else None
         self.looks_up = _permutes(k.target) and spec.bits < 8
         self.floats = spec.bits == 8 and spec.levels is not None
@@ -161,7 +165,7 @@ class _Emission:
         k, spec = self.k, self.spec
         if spec.experts:
             rows = PanelRows(spec.m, spec.n, self.block.vectors, self.block.rows, spec.experts)
-            rows.emit(k, self.experts, self._begin, self._few)
+            rows.emit(k, self.experts, self._begin, self._few, self.faults)
             return
         vectors, panels = ceil_div(spec.n, self.lanes), ceil_div(spec.n, self.width)
         tail = vectors % self.block.vectors or self.block.vectors
@@ -406,7 +410,7 @@ _Take = Callable[[Index, list[ir.Value], list[ir.Value]], list[ir.Value]]
 def emit_gemm_blocks(module: ir.Module, name: str, spec: BlockGemmSpec, target: CpuTarget) -> ir.Function:
     """The kernel `name(C, A, codes, scales, [offsets], [bias], [extras], [scratch], worker)` of a spec."""
     scratch = int(block_scratch_bytes(spec, target) > 0)
-    count = 4 + spec.offsets + bool(spec.experts) + spec.epilogue.operands + scratch
+    count = 4 + spec.offsets + bool(spec.experts) + spec.epilogue.operands + spec.checked + scratch
     k = KernelBuilder(module, name, count, target, sized=True)
     _Emission(k, spec).emit()
     return k.finish()
@@ -435,6 +439,7 @@ class BlockGemm(Kernel[BlockGemmOp, BlockGemmSpec]):
             op.points is not None,
             Epilogue(op.bias is not None, None, program_of(op.body), inplace(op.result, op.extras)),
             *experts,
+            checked=bool(experts) and context.checked,
         )
 
     def operands(self, op: BlockGemmOp, spec: BlockGemmSpec, context: CallContext) -> list[Operand | None]:
@@ -469,6 +474,9 @@ class BlockGemm(Kernel[BlockGemmOp, BlockGemmSpec]):
 
     def scratch(self, spec: BlockGemmSpec, target: CpuTarget) -> int:
         return block_scratch_bytes(spec, target)
+
+    def checked(self, op: BlockGemmOp, spec: BlockGemmSpec) -> str | None:
+        return ExpertMatmulOp.name if spec.checked else None
 
     def flops(self, spec: BlockGemmSpec) -> int:
         return 2 * spec.m * spec.n * spec.k

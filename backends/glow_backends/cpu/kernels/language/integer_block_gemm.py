@@ -2,12 +2,12 @@
 
 A panel of two vectors of columns lies in memory as it is read, for one row and for many, so that programs
 of all sizes share it. What a word of 32 bits of a column holds depends on the instructions there are:
-4 codes of 8 bits or 8 of 4 bits for sums of four products, 2 codes of 8 bits for sums of two.
+4 codes of 8 bits, 8 of 4 or 16 of 2 bits for sums of four products, 2 codes of 8 bits for sums of two.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from math import prod
 
@@ -31,6 +31,7 @@ from glow_backends.cpu.target import CpuTarget
 from glow_dialects.core.graph_op import GraphOp
 from glow_dialects.core.types import Array, present
 from glow_dialects.ops.dequantize_blocks import unpack
+from glow_dialects.ops.expert_matmul import ExpertMatmulOp
 from glow_dialects.ops.round_blocks import RoundBlocksOp
 
 RUNS = (32, 16)
@@ -51,7 +52,7 @@ def stored_point(bits: int, point: float, target: CpuTarget) -> float:
 
 def has_integer_kernel(bits: int, block: int, depth: int) -> bool:
     """Whether there is a kernel for codes of this form."""
-    return bits in (4, 8) and block % min(RUNS) == 0 and depth % block == 0
+    return bits in (2, 4, 8) and block % min(RUNS) == 0 and depth % block == 0
 
 
 @dataclass(frozen=True)
@@ -61,7 +62,8 @@ class IntegerBlockGemmSpec:
     Each run of `block` places has a scale for each column (f16 if `half`, else f32), and with `offsets` a
     number that is added for each unit of x. `point`: of the codes as they are kept. Each row has the one of
     so many `experts` that it names; 0: there is one matrix for all.
-    Operands: y, codes of x, factors of x, codes, scales, [offsets], [experts], [bias], [extras].
+    Operands: y, codes of x, factors of x, codes, scales, [offsets], [experts], [bias], [extras], [where
+    experts out of range are reported, if `checked`].
     """
 
     m: int
@@ -74,6 +76,7 @@ class IntegerBlockGemmSpec:
     offsets: bool = False
     epilogue: Epilogue = field(default_factory=Epilogue)
     experts: int = 0
+    checked: bool = False
 
     def rows(self, target: CpuTarget) -> int:
         """Rows of a register block; with experts runs of rows have any length."""
@@ -97,10 +100,11 @@ def pack_integer_codes(codes: Array, bits: int, target: CpuTarget) -> Array:
     if in_pairs(bits, target):
         pairs = np.ascontiguousarray(codes ^ np.uint8(128)).view(np.uint16)
         return np.ascontiguousarray(pack_panels(pairs.T, width))
-    if bits == 4:
-        eights = codes.reshape(len(codes), -1, 2, 4)
-        codes = (eights[:, :, 0] | eights[:, :, 1] << 4).reshape(len(codes), -1)
-    words = np.ascontiguousarray(codes).view(np.uint32)
+    fours = codes.reshape(len(codes), -1, 8 // bits, 4)
+    codes = fours[:, :, 0].copy()
+    for place in range(1, 8 // bits):
+        codes |= fours[:, :, place] << bits * place
+    words = codes.reshape(len(codes), -1).view(np.uint32)
     return np.ascontiguousarray(pack_panels(words.T, width))
 
 
@@ -121,6 +125,7 @@ class _Emission:
         self.experts = next(operands) if spec.experts else None
         self.bias = next(operands) if spec.epilogue.bias else None
         self.extras = [next(operands) for _ in range(spec.epilogue.extras)]
+        self.faults = next(operands) if spec.checked else None
         self.pairs = in_pairs(spec.bits, k.target)
         #: How many codes of x a word of 32 bits holds.
         self.kind, self.together = (I16, 2) if self.pairs else (I8, 4)
@@ -129,7 +134,7 @@ class _Emission:
         """Tiles of rows by panels of columns."""
         k, spec = self.k, self.spec
         rows = PanelRows(spec.m, spec.n, _VECTORS, spec.rows(k.target), spec.experts)
-        rows.emit(k, self.experts, self._begin, self._tile)
+        rows.emit(k, self.experts, self._begin, self._tile, self.faults)
 
     def _begin(self, column: Index, panel: Index, live: int) -> None:
         k, spec = self.k, self.spec
@@ -209,10 +214,9 @@ class _Emission:
         if self.spec.bits == 8:
             return self._bytes(starts, first, vectors, totals)
         if self.k.target.vector_bytes == 32:
-            return self._nibbles_in_pairs(starts, first, vectors, totals)
-        for word in range(self.spec.run // 8):
-            for half, codes in enumerate(self._nibbles(first, word, vectors)):
-                totals = self._added(starts, 2 * word + half, codes, totals)
+            return self._few_in_pairs(starts, first, vectors, totals)
+        for four, codes in self._fours(first, vectors):
+            totals = self._added(starts, four, codes, totals)
         return totals
 
     def _rows(self, row: Index, rows: int) -> list[Index]:
@@ -271,31 +275,30 @@ class _Emission:
             after += [k.b.add(total, _madd(k, w, x)) for w, total in zip(codes, own, strict=True)]
         return after
 
-    def _nibbles(self, first: Index, word: int, vectors: int) -> tuple[list[ir.Value], list[ir.Value]]:
-        """The lower and the upper four codes of the words of a row of the panel, as bytes."""
-        k, lanes = self.k, self.lanes
-        at = k.mul(k.add(k.b.udiv(k.i(first), k.i(8)), word), self.width)
-        low, high = list[ir.Value](), list[ir.Value]()
-        mask = k.splat(0x0F0F0F0F, lanes, I32)
-        for v in range(vectors):
-            held = k.load(self.own, k.add(at, v * lanes), I32, lanes)
-            low.append(k.b.and_(held, mask))
-            high.append(k.b.and_(k.b.lshr(held, k.splat(4, lanes, I32)), mask))
-        return low, high
+    def _fours(self, first: Index, vectors: int) -> Iterator[tuple[int, list[ir.Value]]]:
+        """The number of each four places of a run, and their codes as the bytes of a word of each column."""
+        k, lanes, spec = self.k, self.lanes, self.spec
+        mask = k.splat(0x01010101 * ((1 << spec.bits) - 1), lanes, I32)
+        for word in range(spec.run // spec.each):
+            at = k.mul(k.add(k.b.udiv(k.i(first), k.i(spec.each)), word), self.width)
+            held = [k.load(self.own, k.add(at, v * lanes), I32, lanes) for v in range(vectors)]
+            for part in range(spec.each // 4):
+                if part:
+                    held = [k.b.lshr(h, k.splat(spec.bits, lanes, I32)) for h in held]
+                yield word * spec.each // 4 + part, [k.b.and_(h, mask) for h in held]
 
-    def _nibbles_in_pairs(
+    def _few_in_pairs(
         self, starts: Sequence[ir.Value], first: Index, vectors: int, totals: list[ir.Value]
     ) -> list[ir.Value]:
         """Products of bytes summed in pairs to 16 bits, which hold the sums of a run."""
         k, lanes = self.k, self.lanes
         sums: list[ir.Value | None] = [None] * len(totals)
-        for word in range(self.spec.run // 8):
-            for half, codes in enumerate(self._nibbles(first, word, vectors)):
-                for r, start in enumerate(starts):
-                    x = self._word(start, 2 * word + half)
-                    for v, w in enumerate(codes):
-                        product, before = _maddubs(k, w, x), sums[r * vectors + v]
-                        sums[r * vectors + v] = product if before is None else k.b.add(before, product)
+        for four, codes in self._fours(first, vectors):
+            for r, start in enumerate(starts):
+                x = self._word(start, four)
+                for v, w in enumerate(codes):
+                    product, before = _maddubs(k, w, x), sums[r * vectors + v]
+                    sums[r * vectors + v] = product if before is None else k.b.add(before, product)
         ones = k.splat(1, 2 * lanes, I16)
         found = [s for s in sums if s is not None]
         return [k.b.add(total, _madd(k, s, ones)) for total, s in zip(totals, found, strict=True)]
@@ -316,7 +319,7 @@ def emit_integer_block_gemm(
     module: ir.Module, name: str, spec: IntegerBlockGemmSpec, target: CpuTarget
 ) -> ir.Function:
     """Emit the kernel of a spec."""
-    count = 5 + spec.offsets + bool(spec.experts) + spec.epilogue.operands
+    count = 5 + spec.offsets + bool(spec.experts) + spec.epilogue.operands + spec.checked
     k = KernelBuilder(module, name, count, target, sized=True)
     _Emission(k, spec).emit()
     return k.finish()
@@ -348,7 +351,8 @@ class IntegerBlockGemm(Kernel[IntegerBlockGemmOp, IntegerBlockGemmSpec]):
         points = op.points is not None
         half = _fits_half(scales)
         form = op.bits, op.block, point, half, points, epilogue
-        return IntegerBlockGemmSpec(prod(lead), columns, k, *form, *experts)
+        checked = bool(experts) and context.checked
+        return IntegerBlockGemmSpec(prod(lead), columns, k, *form, *experts, checked=checked)
 
     def operands(
         self, op: IntegerBlockGemmOp, spec: IntegerBlockGemmSpec, context: CallContext
@@ -383,6 +387,9 @@ class IntegerBlockGemm(Kernel[IntegerBlockGemmOp, IntegerBlockGemmSpec]):
         shift = 128 if in_pairs(op.bits, context.target) else 0
         offsets = (shift - points) * scales
         return [table("offsets", each_expert(lambda own: pack_numbers(own, context.target, False), offsets))]
+
+    def checked(self, op: IntegerBlockGemmOp, spec: IntegerBlockGemmSpec) -> str | None:
+        return ExpertMatmulOp.name if spec.checked else None
 
     def flops(self, spec: IntegerBlockGemmSpec) -> int:
         return 2 * spec.m * spec.n * spec.k

@@ -40,7 +40,7 @@ class MatmulHalfSpec:
     """y [m, n] = x [m, k] @ w, f32, w in panels of `stored` (f32, f16, bf16).
 
     Each row has the one of so many `experts` that it names; 0: there is one matrix for all.
-    Operands: y, x, w, [experts].
+    Operands: y, x, w, [experts], [where experts out of range are reported, if `checked`].
     """
 
     m: int
@@ -48,6 +48,7 @@ class MatmulHalfSpec:
     k: int
     stored: str
     experts: int = 0
+    checked: bool = False
 
     def rows(self, target: CpuTarget) -> int:
         """Rows of a register block; with experts runs of rows have any length."""
@@ -67,12 +68,13 @@ class _Emission:
         self.width = _VECTORS * self.lanes
         self.y, self.x, self.w = k.operands[:3]
         self.experts = k.operands[3] if spec.experts else None
+        self.faults = k.operands[4] if spec.checked else None
 
     def emit(self) -> None:
         """Tiles of rows by panels of columns."""
         k, spec = self.k, self.spec
         rows = PanelRows(spec.m, spec.n, _VECTORS, spec.rows(k.target), spec.experts)
-        rows.emit(k, self.experts, self._begin, self._tile)
+        rows.emit(k, self.experts, self._begin, self._tile, self.faults)
 
     def _begin(self, column: Index, panel: Index, live: int) -> None:
         k, spec = self.k, self.spec
@@ -125,7 +127,7 @@ class _Emission:
 
 def emit_matmul_half(module: ir.Module, name: str, spec: MatmulHalfSpec, target: CpuTarget) -> ir.Function:
     """Emit the kernel of a spec."""
-    k = KernelBuilder(module, name, 3 + bool(spec.experts), target, sized=True)
+    k = KernelBuilder(module, name, 3 + bool(spec.experts) + spec.checked, target, sized=True)
     _Emission(k, spec).emit()
     return k.finish()
 
@@ -149,7 +151,8 @@ class MatmulHalf(Kernel[MatmulHalfOp | ExpertMatmulOp, MatmulHalfSpec]):
         (m, k), (*experts, n, _) = shape(op.x), shape(op.weights)
         if context.constant(op.weights) is None or 0 in (m, k, n):
             return None
-        return MatmulHalfSpec(m, n, k, dtype_name(op.weights), *experts)
+        checked = bool(experts) and context.checked
+        return MatmulHalfSpec(m, n, k, dtype_name(op.weights), *experts, checked=checked)
 
     def operands(
         self, op: MatmulHalfOp | ExpertMatmulOp, spec: MatmulHalfSpec, context: CallContext
@@ -166,6 +169,9 @@ class MatmulHalf(Kernel[MatmulHalfOp | ExpertMatmulOp, MatmulHalfSpec]):
             context.pack(op.weights, f"half_panels|{target.vector_bytes}", pack),
             *experts,
         ]
+
+    def checked(self, op: MatmulHalfOp | ExpertMatmulOp, spec: MatmulHalfSpec) -> str | None:
+        return ExpertMatmulOp.name if spec.checked else None
 
     def flops(self, spec: MatmulHalfSpec) -> int:
         return 2 * spec.m * spec.n * spec.k

@@ -49,8 +49,6 @@ def matmul_n_bits(g: Emitter, n: Node) -> Value:
         codes = pack(unpack(codes, bits, depth)[:, order], bits)
         x = take(g, x, order, rank(x) - 1)
     if n.integer("accuracy_level", 0) == 4 and block % 32 == 0 == depth % block:
-        if bits == 2:  # integer kernels take no fewer than four
-            codes, form["bits"] = pack(unpack(codes, bits, depth), 4), 4
         x = g(RoundBlocksOp, x, block=block)
     y = cast_to(g, _few_bits_product(g, x, codes, scales, points, form), dtype_of_value(n[0]))
     return y if n.get(5) is None else g(AddOp, y, n[5])
