@@ -41,9 +41,13 @@ class Blocks:
         """The properties of `glow.dequantize_blocks`."""
         return {n: getattr(self, n) for n in FORM}
 
-    def rows(self, start: int, end: int) -> Blocks:
+    def rows(self, rows: slice | Array) -> Blocks:
         """Some of the outputs."""
-        return self._of(lambda part: part[..., start:end, :])
+        return self._of(lambda part: part[..., rows, :])
+
+    def grouped(self, groups: int) -> Blocks:
+        """The outputs as so many matrices, each of as many."""
+        return self._of(lambda part: part.reshape(groups, -1, part.shape[-1]))
 
     def expert(self, number: int) -> Blocks:
         """The matrix of one expert."""

@@ -15,7 +15,6 @@ from glow_frontends.language.blocks import Blocks
 from glow_frontends.language.decoder import (
     Decoder,
     LanguageFiles,
-    Router,
     Weight,
     check_all_known,
     unread,
@@ -23,6 +22,7 @@ from glow_frontends.language.decoder import (
 from glow_frontends.language.gguf_file import GgufFile
 from glow_frontends.language.gguf_tensors import GgufTensor
 from glow_frontends.language.rope import Rope, yarn_factors, yarn_gain
+from glow_frontends.language.routing import Router
 
 _WHOLE = {
     "embed": "token_embd",
@@ -241,6 +241,6 @@ def _rows(tensor: Callable[[], Weight], start: int, end: int) -> Callable[[], We
 
     def part() -> Weight:
         whole = tensor()
-        return whole.rows(start, end) if isinstance(whole, Blocks) else whole[start:end]
+        return whole.rows(slice(start, end)) if isinstance(whole, Blocks) else whole[start:end]
 
     return part
