@@ -14,7 +14,7 @@ from glow_dialects.core.types import Array
 from glow_dialects.ops.dequantize_blocks import pack
 from glow_frontends.language.blocks import Blocks
 from glow_frontends.language.decoder import Weight
-from glow_frontends.language.scaled_weights import KINDS, SCALES, TABLES, FourBits, Scaled
+from glow_frontends.language.scaled_weights import KINDS, SCALES, TABLES, FourBits, Mxfp4, Scaled
 from glow_frontends.language.settings import float_like
 
 _AWQ_ORDER = (0, 4, 1, 5, 2, 6, 3, 7)
@@ -31,6 +31,7 @@ _LAYOUTS = {
     "fp8": ("fp8",),
     "gptq": ("gptq", "gptq_v2"),
     "modelopt": ("fp8",),
+    "mxfp4": ("mxfp4",),
 }
 """Methods (`quant_method`), and the layouts of each that are known."""
 
@@ -82,6 +83,10 @@ def with_packed(
         tables = [n for n in tensors if n.endswith(".weight.quant_map")]
         bases = [n.removesuffix(".weight.quant_map") for n in tables]
         return found | {f"{base}.weight": FourBits(tensors, base, place, layout) for base in bases}
+    if layout == "mxfp4":
+        bases = [n.removesuffix("_blocks") for n in tensors if n.endswith("_blocks")]
+        rest = {n: t for n, t in found.items() if n[: -len("_blocks")] not in bases}
+        return rest | {f"{base}.weight": Mxfp4(tensors, base, place) for base in bases}
     if layout not in ("pack-quantized", "gemm", "gptq", "gptq_v2"):
         return found | _scaled(tensors, settings, place)
     ending = ".weight_packed" if method == "compressed-tensors" else ".qweight"

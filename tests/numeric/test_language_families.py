@@ -1,0 +1,95 @@
+"""What single families have of their own: weights of gpt-oss in MXFP4, routers, latents, windows; errors."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("transformers")
+
+import language_models as lms
+from safetensors.numpy import load_file, save_file
+
+import glow_compiler as glow
+
+MXFP4_SIZES: dict[str, Any] = {"hidden_size": 64, "intermediate_size": 96}
+
+
+def logits_of(own: Any, prompt: list[int]) -> np.ndarray:
+    with lms.torch.no_grad():
+        return own(lms.torch.tensor([prompt])).logits[0].numpy()
+
+
+def check(folder: Path, own: Any, **options: Any) -> Any:
+    """Prompts of one piece and several, beyond windows; the tokens of transformers."""
+    model = glow.LanguageModel(folder, **options)
+    for length in (1, 17, 150):
+        prompt = lms.prompt_of(length)
+        want = logits_of(own, prompt)
+        np.testing.assert_allclose(model.logits(prompt), want, atol=1e-5 * np.abs(want).max())
+        assert list(model.generate(prompt, 12)) == lms.continued(own, prompt, 12), length
+    return model
+
+
+def with_mxfp4(folder: Path, own: Any) -> None:
+    """The folder with its experts in MXFP4, of random codes; the model gets what they stand for.
+
+    The numbers are those of the specification (OCP Microscaling Formats 1.0): sign, two bits of exponent
+    with a bias of 1, one of mantissa; a scale of 2^(e - 127) for 32 of them.
+    """
+    tensors = {n: t for file in folder.glob("*.safetensors") for n, t in load_file(file).items()}
+    r = np.random.default_rng(0)
+    for name in [n for n in tensors if n.endswith(("experts.gate_up_proj", "experts.down_proj"))]:
+        experts, inputs, outputs = tensors.pop(name).shape
+        codes = r.integers(0, 16, (experts, outputs, inputs))
+        scales = r.integers(123, 126, (experts, outputs, inputs // 32))
+        exponent, mantissa = codes >> 1 & 3, codes & 1
+        size = np.where(exponent, 2.0 ** (exponent - 1) * (1 + mantissa / 2), mantissa / 2)
+        real = np.where(codes & 8, -size, size) * np.repeat(2.0 ** (scales - 127), 32, 2) * 0.5
+        pairs = codes.reshape(experts, outputs, -1, 16, 2)
+        tensors[f"{name}_blocks"] = (pairs[..., 0] | pairs[..., 1] << 4).astype(np.uint8)
+        tensors[f"{name}_scales"] = (scales - 1).astype(np.uint8)
+        own.get_parameter(name).data.copy_(lms.torch.tensor(real.swapaxes(1, 2)))
+    for file in folder.glob("*.safetensors*"):
+        file.unlink()
+    save_file(tensors, folder / "model.safetensors")
+    config = json.loads((folder / "config.json").read_text())
+    config["quantization_config"] = {"quant_method": "mxfp4", "modules_to_not_convert": ["lm_head"]}
+    (folder / "config.json").write_text(json.dumps(config))
+
+
+def test_mxfp4(tmp_path: Path) -> None:
+    """Codes of 4 bits are taken as they are, and stay so in the program's weights."""
+    own = lms.written(tmp_path, "gpt_oss", **MXFP4_SIZES)
+    with_mxfp4(tmp_path, own)
+    model = check(tmp_path, own)
+    down = model.files.weights["0.experts_down"]()
+    assert (down.bits, down.block, down.codes.shape) == (4, 32, (6, 64, 48))
+    tensors = load_file(tmp_path / "model.safetensors")
+    torch = lms.torch
+    from transformers.integrations.mxfp4 import convert_moe_packed_tensors  # the maker's own reading
+
+    parts = (torch.tensor(tensors[f"model.layers.0.mlp.experts.down_proj_{n}"]) for n in ("blocks", "scales"))
+    theirs = convert_moe_packed_tensors(*parts, dtype=torch.float32)
+    np.testing.assert_array_equal(down.array(), theirs.numpy().swapaxes(1, 2))
+
+
+def test_damaged_mxfp4(tmp_path: Path) -> None:
+    """Parts that are missing, do not fit, or are no numbers."""
+    own = lms.written(tmp_path, "gpt_oss", **MXFP4_SIZES)
+    with_mxfp4(tmp_path, own)
+    whole, name = load_file(tmp_path / "model.safetensors"), "model.layers.0.mlp.experts.down_proj_scales"
+    for change, message in (
+        (None, "experts.down_proj_scales' is missing, expected bytes"),
+        (whole[name][:, :-1], r"_scales' \[6, 63, 3\] do not fit; blocks are 16 bytes"),
+        (whole[name].astype(np.float32), "_scales' is float32, expected bytes"),
+        (np.full_like(whole[name], 255), "has scales that are no numbers"),
+    ):
+        tensors = {n: t for n, t in whole.items() if n != name}
+        save_file(tensors if change is None else tensors | {name: change}, tmp_path / "model.safetensors")
+        with pytest.raises(glow.GlowError, match=message):
+            next(glow.LanguageModel(tmp_path).generate([1], 1))
