@@ -128,6 +128,11 @@ KINDS: dict[str, dict[str, Any]] = {
     "helium": SIZES | {"pad_token_id": 0},
     "hunyuan_v1_dense": SIZES | {"pad_token_id": 0},
     "ministral": SIZES | {"sliding_window": 7, "layer_types": ["sliding_attention", "full_attention"]},
+    "ministral3": SIZES
+    | {"rope_scaling": YARN | {"llama_4_scaling_beta": 0.2, "original_max_position_embeddings": 16}},
+    "exaone": SIZES | {"num_attention_heads": 4},
+    "internlm3": SIZES | {"pad_token_id": 0, "qkv_bias": True, "bias": True},
+    "youtu": LATENT,
     "nemotron": SIZES,
     "olmo": MHA | {"clip_qkv": 0.5},
     "opt": MHA | {"ffn_dim": 96, "word_embed_proj_dim": 64},

@@ -93,3 +93,59 @@ def test_damaged_mxfp4(tmp_path: Path) -> None:
         save_file(tensors if change is None else tensors | {name: change}, tmp_path / "model.safetensors")
         with pytest.raises(glow.GlowError, match=message):
             next(glow.LanguageModel(tmp_path).generate([1], 1))
+
+
+VISION = {
+    "hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2,
+    "image_size": 28, "patch_size": 14, "depth": 1, "num_heads": 2, "embed_dim": 16, "out_hidden_size": 64,
+    "fullatt_block_indexes": [0], "deepstack_visual_indexes": [0],
+}  # fmt: skip
+PARTS: dict[str, tuple[str, str, dict[str, Any]]] = {
+    "gemma3": ("gemma3", "gemma3_text", {"sliding_window": 7, "num_hidden_layers": 7}),
+    "llava": ("llava", "llama", {}),
+    "mistral3": ("mistral3", "mistral", {"sliding_window": 7}),
+    "ministral3": ("mistral3", "ministral3", {}),
+    "aya_vision": ("aya_vision", "cohere2", {"sliding_window": 7}),
+    "smolvlm": ("smolvlm", "llama", {}),
+    "qwen2_vl": ("qwen2_vl", "qwen2_vl_text", {}),
+    "qwen2_5_vl": ("qwen2_5_vl", "qwen2_5_vl_text", {}),
+    "qwen3_vl": ("qwen3_vl", "qwen3_vl_text", {}),
+    "qwen3_vl_moe": ("qwen3_vl_moe", "qwen3_vl_moe_text", lms.EXPERTS),
+}
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=() if n == "gemma3" else pytest.mark.slow) for n in PARTS]
+)
+def test_parts_for_texts(name: str, tmp_path: Path) -> None:
+    """Models that also see images continue texts alike."""
+    kind, text, changes = PARTS[name]
+    sizes = lms.SIZES | {"model_type": text, "pad_token_id": 0} | changes
+    if text == "cohere2":
+        sizes.pop("head_dim")
+    transformers, torch = lms.transformers, lms.torch
+    config = transformers.AutoConfig.for_model(kind, text_config=sizes, vision_config=VISION)
+    made = transformers.AutoModelForImageTextToText.from_config(config, attn_implementation="eager").eval()
+    made.generation_config.eos_token_id = None
+    with torch.no_grad():
+        for weight in made.parameters():
+            weight.copy_(torch.randn_like(weight) * 0.15 + (1.0 if weight.ndim == 1 else 0.0))
+    made.save_pretrained(tmp_path)
+    settings = json.loads((tmp_path / "config.json").read_text())
+    settings |= {"eos_token_id": None}
+    settings["text_config"] |= {"eos_token_id": None}
+    (tmp_path / "config.json").write_text(json.dumps(settings))
+    (tmp_path / "generation_config.json").unlink()
+    check(tmp_path, made)
+
+
+@pytest.mark.parametrize("kind", ["gemma3_text", "llama", "mistral"])
+def test_settings_left_out(kind: str) -> None:
+    """What a part leaves out is what transformers has."""
+    from glow_frontends.language.huggingface_config import Config, decoder_of
+    from glow_frontends.language.huggingface_parts import text_settings
+
+    few = {"model_type": "llava", "text_config": {"model_type": kind, "num_hidden_layers": 7}}
+    whole = lms.transformers.AutoConfig.for_model(kind, num_hidden_layers=7).to_dict()
+    of = (decoder_of(Config(Path("config.json"), text_settings(s))) for s in (few, whole))
+    assert next(of) == next(of)

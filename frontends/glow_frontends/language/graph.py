@@ -304,7 +304,7 @@ class DecoderBuilder:
         kv = self._linear(x, f"{layer}.kv")
         made = self._norm(g.slice(kv, (0, 0), (self.rows, width)), f"{layer}.kv_norm", latent.epsilon)
         turned = g.slice(kv, (0, width), (self.rows, width + latent.turned))
-        turned = self._turned(g.reshape(turned, (form.batch, form.tokens, 1, latent.turned)), layer)
+        turned = self._turned(g.reshape(turned, (form.batch, form.tokens, 1, latent.turned)), layer, "k")
         made = g.reshape(made, (form.batch, form.tokens, 1, width))
         keys = self._cached(layer, "keys", g.concat([made, turned], 3))
         if self._has(f"{layer}.q_a"):
@@ -314,7 +314,7 @@ class DecoderBuilder:
         own = self._by_heads(g.reshape(own, (self.rows, heads, plain)), f"{layer}.k_up")
         own = g.reshape(own, (form.batch, form.tokens, heads, width))
         q = g.slice(q, (0, 0, 0, plain), (form.batch, form.tokens, heads, decoder.head))
-        y = self._attended(g.concat([own, self._turned(q, layer)], 3), keys, keys, layer)
+        y = self._attended(g.concat([own, self._turned(q, layer, "q")], 3), keys, keys, layer)
         y = g.slice(g.reshape(y, (self.rows, heads, y.shape[-1])), (0, 0, 0), (self.rows, heads, width))
         y = self._by_heads(y, f"{layer}.v_up")
         return self._linear(g.reshape(y, (self.rows, heads * latent.value)), f"{layer}.o")
@@ -356,15 +356,15 @@ class DecoderBuilder:
             return y
         if normed and not whole and not decoder.normed_turned:
             y = self._norm(y, norm)
-        y = self._turned(y, layer)
+        y = self._turned(y, layer, name)
         return self._norm(y, norm) if normed and decoder.normed_turned else y
 
-    def _turned(self, y: Value, layer: int) -> Value:
-        """Queries or keys [batch, tokens, heads, features], turned to the places of their tokens."""
+    def _turned(self, y: Value, layer: int, name: str) -> Value:
+        """Queries "q" or keys "k" [batch, tokens, heads, features], turned to the places of their tokens."""
         rope = self.decoder.rope_of(layer)
         if rope is None:
             return y
-        cos, sin = self._angles(rope)
+        cos, sin = self._angles(rope if name == "q" else rope.of_keys)
         return self.g.one(RotaryOp, y, cos, sin, self.starts, interleaved=rope.interleaved)
 
     def _angles(self, rope: Rope) -> tuple[Value, Value]:

@@ -16,6 +16,7 @@ from glow_frontends.language.blocks import Blocks, stacked
 from glow_frontends.language.decoder import Decoder, LanguageFiles, Weight, check_all_known, unread
 from glow_frontends.language.huggingface_config import Config, decoder_of
 from glow_frontends.language.huggingface_names import LATENT, NAMES, WHOLE, Fused, Names
+from glow_frontends.language.huggingface_parts import text_settings, text_tensors
 from glow_frontends.language.packed_weights import quantization_of, settings_beside, with_packed
 from glow_frontends.language.safetensors import folder_tensors
 from glow_frontends.language.scaled_weights import SCALES, TABLES
@@ -34,7 +35,8 @@ _PACKED = (
 
 def read_folder(folder: Path) -> LanguageFiles:
     """A model of a folder; GlowError for what is missing or damaged, UnsupportedError for unknown kinds."""
-    config = Config(folder / "config.json", read_json(folder / "config.json"))
+    whole = read_json(folder / "config.json")
+    config = Config(folder / "config.json", text_settings(whole))
     kind = config.kind
     if kind == "whisper":
         raise UnsupportedError(f"{folder}: whisper writes down sounds; glow.SpeechModel reads it")
@@ -46,7 +48,10 @@ def read_folder(folder: Path) -> LanguageFiles:
     if quantised is None:
         label, quantised = settings_beside(folder, read_json)
     quantised = quantization_of(quantised, label)
-    tensors = with_packed(folder_tensors(folder), quantised, str(folder))
+    stored = folder_tensors(folder)
+    if whole != config.settings:
+        stored = text_tensors(stored)
+    tensors = with_packed(stored, quantised, str(folder))
     weights = _weights(kind, decoder, tensors, config)
     more = optional_json(folder / "generation_config.json")
     ends = more.get("eos_token_id", config.get("eos_token_id"))

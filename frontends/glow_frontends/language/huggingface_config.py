@@ -144,12 +144,14 @@ _ROUTED: dict[str, dict[str, Any]] = {
     "granitemoe": {"normalised": True},
     "granitemoeshared": {"normalised": True},
     "hunyuan_v1_moe": {"normalised": True},
+    "kimi_k2": _SIGMOIDS,
     "minimax_m2": {"normalised": True, "scores": SIGMOID},
     "mixtral": {"normalised": True},
     "olmoe": {},
     "phimoe": {"scores": MIXER},
     "qwen2_moe": {},
     "qwen3_moe": {},
+    "qwen3_vl_moe": {"normalised": True},
 }
 """Architectures with experts, and what their routers do whatever settings say."""
 
@@ -213,7 +215,7 @@ _SHARES = dict.fromkeys(("glm", "glm4", "glm4_moe", "nemotron", "phi"), 0.5) | {
 """The share of features that are turned to their place where settings do not say it."""
 _INTERLEAVED = (
     *("cohere", "cohere2", "deepseek_v2", "deepseek_v3", "ernie4_5", "ernie4_5_moe"),
-    *("glm", "glm4", "glm4_moe_lite", "gptj", "helium"),
+    *("glm", "glm4", "glm4_moe_lite", "gptj", "helium", "kimi_k2", "youtu"),
 )
 """Architectures whose pairs are neighbouring features."""
 
@@ -221,7 +223,8 @@ _INTERLEAVED = (
 def _scaled(c: Config, plain: Rope, scaling: Mapping[str, Any]) -> Rope:
     """Positions stretched as settings say."""
     kind = scaling.get("rope_type", scaling.get("type", "default"))
-    if kind in ("default", "dynamic"):  # `dynamic` changes beyond the length that the model was made for
+    # `dynamic` changes beyond the length that the model was made for, `mrope` where there are images.
+    if kind in ("default", "dynamic", "mrope"):
         return plain
     if kind == "linear":
         return replace(plain, factors=(float(scaling["factor"]),) * plain.pairs)
@@ -232,6 +235,14 @@ def _scaled(c: Config, plain: Rope, scaling: Mapping[str, Any]) -> Rope:
     if kind in ("longrope", "su"):
         return _long(c, plain, scaling)
     raise UnsupportedError(f"{c.file}: rotary positions scaled by '{kind}' are not known")
+
+
+def _ministral3(c: Config, d: Decoder) -> Decoder:
+    """Queries that grow with their place, beside positions of which all features are turned."""
+    scaling: Mapping[str, Any] = c.get("rope_scaling", c.get("rope_parameters", {}))
+    growth = float(scaling.get("llama_4_scaling_beta") or 0)
+    rope = None if d.rope is None else replace(d.rope, growth=growth, grown=_first_places(c, scaling))
+    return replace(d, rope=rope)
 
 
 def _first_places(c: Config, s: Mapping[str, Any]) -> int:
@@ -429,6 +440,8 @@ _CHANGES: dict[str, Callable[[Config, Decoder], Decoder]] = {
     "gemma2": _gemma,
     "gemma3_text": _gemma3,
     "glm4_moe_lite": _latent,
+    "kimi_k2": _latent,
+    "youtu": _latent,
     "gpt2": _gpt2,
     "gpt_bigcode": _gpt_bigcode,
     "gpt_neo": _gpt_neo,
@@ -440,6 +453,7 @@ _CHANGES: dict[str, Callable[[Config, Decoder], Decoder]] = {
     "granitemoeshared": _granite,
     "hunyuan_v1_dense": _hunyuan,
     "hunyuan_v1_moe": _hunyuan,
+    "ministral3": _ministral3,
     "nemotron": _centred,
     "olmo": _olmo,
     "olmo2": _olmo2,

@@ -178,6 +178,12 @@ _OPT = _without(_LLAMA, "gate") | {
     "up": "fc1",
     "down": "fc2",
 }
+_EXAONE = {p: f"attn.attention.{p}_proj" for p in ("q", "k", "v")} | {
+    **_without(_GPT2, "positions"),
+    "o": "attn.attention.out_proj",
+    "gate": "mlp.c_fc_0",
+    "up": "mlp.c_fc_1",
+}
 _HUNYUAN = {"q_norm": "self_attn.query_layernorm", "k_norm": "self_attn.key_layernorm"}
 _HEADS = {"q_norm": "self_attn.q_layernorm.norms.*", "k_norm": "self_attn.k_layernorm.norms.*"}
 
@@ -190,6 +196,7 @@ NAMES: dict[str, Names] = {
     "dots1": Names(_SHARED),
     "ernie4_5": Names(_LLAMA, tied=True),
     "ernie4_5_moe": Names(_SHARED, tied=True),
+    "exaone": Names(_EXAONE, prefix="transformer.", layers="h"),
     "exaone4": Names(_OLMO),
     "falcon": Names(
         _FALCON, {"self_attention.query_key_value": _GROUPED}, prefix="transformer.", layers="h", tied=True
@@ -235,9 +242,12 @@ NAMES: dict[str, Names] = {
     "hunyuan_v1_moe": Names(
         _EXPERTS | _HUNYUAN | {"router": "mlp.gate.wg"} | _parts("shared_", "mlp.shared_mlp")
     ),
+    "internlm3": Names(_LLAMA),
+    "kimi_k2": _LATENT,
     "llama": Names(_LLAMA),
     "minimax_m2": Names(_MIXTRAL),
     "ministral": Names(_LLAMA),
+    "ministral3": Names(_LLAMA),
     "mistral": Names(_LLAMA),
     "mixtral": Names(_MIXTRAL),
     "nemotron": Names(_LLAMA, lifted=True),
@@ -255,8 +265,14 @@ NAMES: dict[str, Names] = {
     ),
     "qwen3": Names(_LLAMA),
     "qwen3_moe": Names(_EXPERTS),
+    "qwen3_vl_moe": Names(
+        _LLAMA | {"router": "mlp.gate", "experts_down": "mlp.experts.down_proj"},
+        {"mlp.experts.gate_up_proj": Fused(("experts_gate", "experts_up"))},
+        turned=("experts_gate", "experts_up", "experts_down"),
+    ),
     "seed_oss": Names(_LLAMA),
     "smollm3": Names(_LLAMA),
     "stablelm": Names(_LLAMA | _HEADS),
     "starcoder2": Names(_LLAMA | {"up": "mlp.c_fc", "down": "mlp.c_proj"}),
+    "youtu": _LATENT,
 }
