@@ -151,7 +151,6 @@ _ROUTED: dict[str, dict[str, Any]] = {
     "phimoe": {"scores": MIXER},
     "qwen2_moe": {},
     "qwen3_moe": {},
-    "qwen3_vl_moe": {"normalised": True},
 }
 """Architectures with experts, and what their routers do whatever settings say."""
 

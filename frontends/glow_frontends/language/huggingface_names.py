@@ -265,11 +265,6 @@ NAMES: dict[str, Names] = {
     ),
     "qwen3": Names(_LLAMA),
     "qwen3_moe": Names(_EXPERTS),
-    "qwen3_vl_moe": Names(
-        _LLAMA | {"router": "mlp.gate", "experts_down": "mlp.experts.down_proj"},
-        {"mlp.experts.gate_up_proj": Fused(("experts_gate", "experts_up"))},
-        turned=("experts_gate", "experts_up", "experts_down"),
-    ),
     "seed_oss": Names(_LLAMA),
     "smollm3": Names(_LLAMA),
     "stablelm": Names(_LLAMA | _HEADS),

@@ -13,7 +13,6 @@ _TEXTS = {
     "qwen2_5_vl": "qwen2",
     "qwen2_5_vl_text": "qwen2",
     "qwen3_vl_text": "qwen3",
-    "qwen3_vl_moe_text": "qwen3_vl_moe",
 }
 """Architectures that are another one where there are texts alone: all their positions are the same then."""
 

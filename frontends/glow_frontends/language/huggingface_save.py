@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from glow_frontends.language.blocks import Blocks
 from glow_frontends.language.decoder import LanguageFiles, Weight
 from glow_frontends.language.huggingface import read_json
 from glow_frontends.language.huggingface_names import LATENT, NAMES, WHOLE, Fused
+from glow_frontends.language.huggingface_parts import text_settings, text_tensors
 from glow_frontends.language.safetensors import folder_tensors
 
 
@@ -33,8 +34,10 @@ def save_folder(files: LanguageFiles, target: Path) -> None:
         raise UnsupportedError(f"{source}: only models of Hugging Face's folders are saved as such")
     if target.resolve() == source.resolve():
         raise GlowError(f"{target}: a model is not saved over its own files")
-    config = read_json(source / "config.json")
-    tensors = folder_tensors(source)
+    whole = read_json(source / "config.json")
+    config, tensors = dict(text_settings(whole)), dict[str, Callable[[], Array]](folder_tensors(source))
+    if config != whole:
+        tensors = text_tensors(tensors)
     if config.get("quantization_config"):
         raise GlowError(f"{source}: its weights have few bits already; copy the folder")
     kept: dict[str, Array] = dict.fromkeys(tensors, np.empty(0))
