@@ -63,6 +63,19 @@ class Blocks:
         return made if self.order is None else made[:, np.argsort(self.order)]
 
 
+def of_latents(whole: Array | Blocks, heads: int, plain: int, keys: bool) -> Array | Blocks:
+    """[heads, outputs, inputs] of a matrix that makes each head's keys, then its values, of latents.
+
+    What makes latents of queries, the first `plain` outputs of a head the other way round, where `keys`; else
+    what makes values of latents.
+    """
+    if not keys and isinstance(whole, Blocks) and whole.order is None:
+        return whole.grouped(heads).rows(slice(plain, None))
+    array = np.asarray(whole.array() if isinstance(whole, Blocks) else whole)
+    array = array.reshape(heads, -1, array.shape[-1])
+    return array[:, :plain].swapaxes(1, 2) if keys else array[:, plain:]
+
+
 def stacked(matrices: Sequence[Array | Blocks], label: str) -> Array | Blocks:
     """The matrices of experts, one behind the other, as codes where all are codes of one form.
 

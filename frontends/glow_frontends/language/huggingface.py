@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from glow_dialects.core.errors import GlowError, UnsupportedError
-from glow_frontends.language.blocks import Blocks, stacked
+from glow_frontends.language.blocks import Blocks, of_latents, stacked
 from glow_frontends.language.decoder import Decoder, LanguageFiles, Weight, check_all_known, unread
 from glow_frontends.language.huggingface_config import Config, decoder_of
 from glow_frontends.language.huggingface_names import LATENT, NAMES, WHOLE, Fused, Names
@@ -207,19 +207,10 @@ class _Part:
         turned = self.part in self.names.turned and not self.bias
         whole = _turned(self.tensor()) if turned else self.tensor()
         if self.fused.order == LATENT:
-            return self._latent(whole)
+            d = self.decoder
+            assert d.latent is not None
+            return of_latents(whole, d.heads, d.head - d.latent.turned, self.part == "k_up")
         rows = self.fused.rows(self.part, self.decoder, whole.shape[-1 if self.bias else -2])
         if isinstance(whole, Blocks):
             return whole.rows(rows)
         return whole[..., rows] if self.bias else whole[..., rows, :]
-
-    def _latent(self, whole: Weight) -> Weight:
-        """[heads, outputs, inputs]: what makes a latent of a head's query, or its values of a latent."""
-        d = self.decoder
-        assert d.latent is not None
-        plain = d.head - d.latent.turned
-        if self.part == "v_up" and isinstance(whole, Blocks) and whole.order is None:
-            return whole.grouped(d.heads).rows(slice(plain, None))
-        array = np.asarray(whole.array() if isinstance(whole, Blocks) else whole)
-        array = array.reshape(d.heads, -1, array.shape[-1])
-        return array[:, :plain].swapaxes(1, 2) if self.part == "k_up" else array[:, plain:]
