@@ -86,6 +86,11 @@ KINDS: dict[str, dict[str, Any]] = {
     | {"num_local_experts": 6, "num_experts_per_tok": 2, "sliding_window": 7, "swiglu_limit": 0.5},
     "gpt_oss-plain": SIZES
     | {"num_local_experts": 6, "num_experts_per_tok": 3, "rope_scaling": {"rope_type": "default"}},
+    "granitemoehybrid": PLAIN
+    | {"layer_types": ["full_attention"] * 2, "num_local_experts": 0, "position_embedding_type": "rope"}
+    | {"residual_multiplier": 0.5, "shared_intermediate_size": 96},
+    "granitemoehybrid-unturned": PLAIN
+    | {"layer_types": ["full_attention"] * 2, "num_local_experts": 0, "shared_intermediate_size": 40},
     "granitemoeshared": SIZES
     | {"num_local_experts": 6, "num_experts_per_tok": 2, "shared_intermediate_size": 40},
     "glm": SIZES | {"pad_token_id": 0},
@@ -145,9 +150,9 @@ ROUTED = ("granitemoe", "mixtral", "olmoe", "qwen2_moe", "qwen3_moe")
 """Those with experts."""
 
 
-def written(folder: Path, kind: str, **changes: Any) -> Any:
+def written(folder: Path, kind: str, seed: int = 0, **changes: Any) -> Any:
     """Write a model of a kind, and give transformers' own."""
-    torch.manual_seed(0)
+    torch.manual_seed(seed)
     settings = {"bos_token_id": 1, "eos_token_id": None} | KINDS[kind] | changes
     config = transformers.AutoConfig.for_model(kind.partition("-")[0], **settings)
     made = transformers.AutoModelForCausalLM.from_config(config, attn_implementation="eager").eval()

@@ -150,3 +150,92 @@ def test_settings_left_out(kind: str) -> None:
     whole = lms.transformers.AutoConfig.for_model(kind, num_hidden_layers=7).to_dict()
     of = (decoder_of(Config(Path("config.json"), text_settings(s))) for s in (few, whole))
     assert next(of) == next(of)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"model_type": "mamba2"}, "'mamba2' is not known (it has layers that keep a state in place"),
+        (
+            {"model_type": "llama4"},
+            "'llama4' is not known (it has attention within chunks); there are: arcee",
+        ),
+        ({"text_config": {"model_type": "gemma4_text"}}, "'gemma4_text' is not known (it has embeddings of"),
+        (
+            {"model_type": "granitemoehybrid", "layer_types": ["mamba"]},
+            "layers that are not attention (Mamba)",
+        ),
+        ({"model_type": "falcon", "alibi": True}, "'alibi' is set; attention with linear biases is not"),
+        ({"model_type": "opt", "do_layer_norm_before": False}, "models with 'do_layer_norm_before' false or"),
+        (
+            {"model_type": "deepseek_v2", "topk_method": "odd"},
+            "'topk_method' is 'odd'; 'group_limited_greedy'",
+        ),
+        ({"model_type": "deepseek_v3", "n_group": 3}, "2 of 3 groups by their 2 best experts: that does not"),
+        ({"model_type": "deepseek_v3", "n_group": 4, "topk_group": 1}, "3 experts in 1 of 4 groups of 2"),
+    ],
+)
+def test_refused(settings: dict[str, Any], message: str, tmp_path: Path) -> None:
+    """What is not known is told by its name, with what is missing."""
+    sizes = lms.LATENT | lms.GROUPS | {"hidden_act": "silu", "rms_norm_eps": 1e-5}
+    (tmp_path / "config.json").write_text(json.dumps(sizes | settings))
+    with pytest.raises(glow.GlowError) as caught:
+        glow.LanguageModel(tmp_path)
+    assert message in str(caught.value)
+
+
+def test_released_files(tmp_path: Path) -> None:
+    """What files of releases have beside those that transformers writes: other names, layers that guess."""
+    own = lms.written(tmp_path, "deepseek_v3", num_hidden_layers=2)
+    tensors = {n: t for file in tmp_path.glob("*.safetensors") for n, t in load_file(file).items()}
+    tensors["model.layers.2.eh_proj.weight"] = np.ones((64, 128), np.float32)
+    for file in tmp_path.glob("*.safetensors*"):
+        file.unlink()
+    save_file(tensors, tmp_path / "model.safetensors")
+    settings = json.loads((tmp_path / "config.json").read_text())
+    settings["num_nextn_predict_layers"] = 1
+    (tmp_path / "config.json").write_text(json.dumps(settings | {"model_type": "kimi_k2"}))
+    check(tmp_path, own)
+    settings["num_nextn_predict_layers"] = 0
+    (tmp_path / "config.json").write_text(json.dumps(settings))
+    with pytest.raises(glow.GlowError, match=r"'model.layers.2.eh_proj.weight', one of 1 such weights"):
+        glow.LanguageModel(tmp_path)
+
+
+@pytest.mark.parametrize("kind", ["gpt_oss", pytest.param("deepseek_v3", marks=pytest.mark.slow)])
+def test_several_texts(kind: str, tmp_path: Path) -> None:
+    """Texts that go on together, with several workers; the references of the operators."""
+    own = lms.written(tmp_path, kind)
+    prompts = [lms.prompt_of(n) for n in (3, 20, 1)]
+    want = [lms.continued(own, p, 9) for p in prompts]
+    assert glow.LanguageModel(tmp_path, threads=3).generate_many(prompts, 9) == want
+    assert list(glow.LanguageModel(tmp_path, backend="interpreter").generate(prompts[0], 4)) == want[0][:4]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["gpt_oss", "deepseek_v3", "glm4_moe", "phimoe", "cohere2"])
+def test_halves_and_seeds(kind: str, tmp_path: Path) -> None:
+    """Weights of 16 bits are taken as they are, whatever they are."""
+    for seed in range(3):
+        own = lms.written(tmp_path / str(seed), kind, seed=seed).to(lms.torch.bfloat16)
+        half = tmp_path / f"{seed}-half"
+        own.save_pretrained(half)
+        auto = lms.transformers.AutoModelForCausalLM
+        check(half, auto.from_pretrained(half, dtype=lms.torch.float32, attn_implementation="eager"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["gpt_oss", "deepseek_v3"])
+def test_few_bits(kind: str, tmp_path: Path) -> None:
+    """Rounded weights and activations stay near; latents are made of rounded matrices, too."""
+    own, prompt = lms.written(tmp_path, kind, **WHOLE_GROUPS[kind]), lms.prompt_of(40)
+    want = logits_of(own, prompt)
+    for weights, apart in (("int8", 0.05), ("int4", 0.5)):
+        model = glow.LanguageModel(tmp_path, weights=weights, activations="f32")
+        error = np.median(np.abs(model.logits(prompt) - want).max(1))
+        assert 1e-5 < error < apart * np.abs(want).max(), weights
+    if kind == "deepseek_v3":
+        assert model.files.weights["1.k_up"]().bits == model.files.weights["1.v_up"]().bits == 4
+
+
+WHOLE_GROUPS = {"gpt_oss": {}, "deepseek_v3": {"kv_lora_rank": 32, "qk_nope_head_dim": 32, "q_lora_rank": 32}}

@@ -15,7 +15,7 @@ from glow_dialects.core.errors import GlowError, UnsupportedError
 from glow_frontends.language.blocks import Blocks, of_latents, stacked
 from glow_frontends.language.decoder import Decoder, LanguageFiles, Weight, check_all_known, unread
 from glow_frontends.language.huggingface_config import Config, decoder_of
-from glow_frontends.language.huggingface_names import LATENT, NAMES, WHOLE, Fused, Names
+from glow_frontends.language.huggingface_names import LATENT, NAMES, WHOLE, Fused, Names, missing
 from glow_frontends.language.huggingface_parts import text_settings, text_tensors
 from glow_frontends.language.packed_weights import quantization_of, settings_beside, with_packed
 from glow_frontends.language.safetensors import folder_tensors
@@ -42,7 +42,8 @@ def read_folder(folder: Path) -> LanguageFiles:
         raise UnsupportedError(f"{folder}: whisper writes down sounds; glow.SpeechModel reads it")
     if kind not in NAMES:
         known = ", ".join(NAMES)
-        raise UnsupportedError(f"{folder}: the architecture '{kind}' is not known; there are: {known}")
+        lacking = f"the architecture '{kind}' is not known{missing(kind)}"
+        raise UnsupportedError(f"{folder}: {lacking}; there are: {known}")
     decoder = decoder_of(config)
     label, quantised = config.label("quantization_config"), config.get("quantization_config")
     if quantised is None:

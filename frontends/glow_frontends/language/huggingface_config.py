@@ -408,6 +408,17 @@ def _granite(c: Config, d: Decoder) -> Decoder:
     )
 
 
+def _granite_hybrid(c: Config, d: Decoder) -> Decoder:
+    """Granite 4 without what the name says: attention in each layer, and no experts."""
+    kinds = c.get("layer_types", c.get("layers_block_type"))
+    if kinds is None or not {*kinds} <= {"attention", "full_attention"} or c.get("num_local_experts", 0):
+        raise UnsupportedError(
+            f"{c.file}: layers that are not attention (Mamba), or have experts beside it, are not known"
+        )
+    rope = d.rope if c.get("position_embedding_type") == "rope" else None
+    return replace(_granite(c, d), rope=rope)
+
+
 def _olmo(c: Config, d: Decoder) -> Decoder:
     return replace(d, centred=True, scaled=False, epsilon=1e-5)
 
@@ -449,6 +460,7 @@ _CHANGES: dict[str, Callable[[Config, Decoder], Decoder]] = {
     "gptj": lambda _, d: replace(d, gated=False, centred=True, parallel=True),
     "granite": _granite,
     "granitemoe": _granite,
+    "granitemoehybrid": _granite_hybrid,
     "granitemoeshared": _granite,
     "hunyuan_v1_dense": _hunyuan,
     "hunyuan_v1_moe": _hunyuan,

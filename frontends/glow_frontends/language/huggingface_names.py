@@ -236,6 +236,9 @@ NAMES: dict[str, Names] = {
     "gptj": Names(_without(_GPT2, "positions", "mlp_norm") | _GPT_J, prefix="transformer.", layers="h"),
     "granite": Names(_LLAMA),
     "granitemoe": Names(_LLAMA | _GRANITE_EXPERTS, _GRANITE_FUSED),
+    "granitemoehybrid": Names(
+        _LLAMA | {"down": "shared_mlp.output_linear"}, {"shared_mlp.input_linear": _GATE_UP}
+    ),
     "granitemoeshared": Names(_LLAMA | _GRANITE_EXPERTS, _GRANITE_FUSED),
     "helium": Names(_LLAMA),
     "hunyuan_v1_dense": Names(_LLAMA | _HUNYUAN),
@@ -271,3 +274,29 @@ NAMES: dict[str, Names] = {
     "starcoder2": Names(_LLAMA | {"up": "mlp.c_fc", "down": "mlp.c_proj"}),
     "youtu": _LATENT,
 }
+
+MISSING = {
+    "layers that keep a state in place of keys and values (Mamba, RWKV, linear attention)": (
+        *("bailing_hybrid", "bamba", "falcon_h1", "falcon_mamba", "jamba", "kimi_linear", "mamba", "mamba2"),
+        *("minimax", "nemotron_h", "olmo_hybrid", "qwen3_5", "qwen3_5_moe", "qwen3_5_moe_text"),
+        *("qwen3_5_text", "qwen3_next", "recurrent_gemma", "rwkv", "xlstm", "zamba", "zamba2"),
+    ),
+    "short convolutions in place of attention": ("lfm2", "lfm2_moe", "lfm3"),
+    "attention with linear biases (ALiBi)": ("bloom", "mpt"),
+    "attention within chunks": ("llama4", "llama4_text"),
+    "embeddings of each layer, and layers that share keys and values": (
+        *("gemma3n", "gemma3n_text", "gemma4", "gemma4_text", "gemma4_unified", "gemma4_unified_text"),
+    ),
+    "attention to places that an indexer chooses": ("deepseek_v32", "deepseek_v4", "glm_moe_dsa"),
+    "the activation xIELU": ("apertus",),
+    "rotary positions of their own in each layer": ("granite_swa", "granitemoe_swa"),
+    "attention to images within layers": ("mllama",),
+    "experts of which some do nothing, and two attentions in a layer": ("longcat_flash",),
+    "experts of one tensor that lies in either order": ("qwen3_vl_moe_text",),
+}
+"""What architectures compute that is not known here, for those that people ask for."""
+
+
+def missing(kind: str) -> str:
+    """What an architecture computes that is not known, as messages say it; "" where that is not known."""
+    return next((f" (it has {what})" for what, kinds in MISSING.items() if kind in kinds), "")
