@@ -179,11 +179,11 @@ SAMPLES = (
     Sample(
         CachedAttentionOp,
         (
-            random(2, 3, 40, 20),
+            random(2, 3, 38, 20),
             random(2, 2, 30, 20),
             random(2, 2, 30, 12, seed=1),
             *[_numbers(1, 0), _numbers(0, 19)],
-            random(40, seed=2),
+            random(38, seed=2),
         ),
         {"scale": 0.4, "window": 8},
         smooth=False,

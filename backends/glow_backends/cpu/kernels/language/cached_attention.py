@@ -63,13 +63,12 @@ class CachedAttentionSpec:
     @property
     def parts(self) -> int:
         """Into how many parts the heads that share keys are taken apart, so that workers share them."""
-        each = self.heads // self.shared
-        return next(n for n in range(1, each + 1) if each % n == 0 and each // n <= _ROWS)
+        return ceil_div(self.heads // self.shared, _ROWS)
 
     @property
     def each(self) -> int:
-        """Heads of a part."""
-        return self.heads // self.shared // self.parts
+        """Heads of a part; the last one overlaps the one before it where they do not divide."""
+        return ceil_div(self.heads // self.shared, self.parts)
 
     @property
     def tile(self) -> int:
@@ -109,7 +108,8 @@ class _Emission:
             self.own_keys = k.gep(self.keys, k.mul(plane, spec.depth))
             self.own_values = k.gep(self.values, k.mul(plane, spec.width))
             first = k.add(k.mul(batch, k.size(spec.tokens)), self.token)
-            self.head = k.mul(k.add(k.mul(group, spec.parts), part), spec.each)
+            own = spec.heads // spec.shared
+            self.head = k.add(k.mul(group, own), minimum(k, k.mul(part, spec.each), k.size(own - spec.each)))
             self.first_row = k.add(k.mul(first, spec.heads), self.head)
             self._tile()
 
