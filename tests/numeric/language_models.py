@@ -102,10 +102,16 @@ KINDS: dict[str, dict[str, Any]] = {
     "deepseek_v2-groups": LATENT
     | GROUPS
     | {"topk_method": "group_limited_greedy", "q_lora_rank": None, "rope_scaling": YARN | {"mscale": 0.7}},
-    "deepseek_v3": LATENT | GROUPS | {"attention_bias": True},
+    "deepseek_v3": LATENT | GROUPS | {"num_hidden_layers": 3},
     "deepseek_v3-yarn": LATENT
     | GATES
-    | {"n_group": 1, "topk_group": 1, "rope_interleave": False}
+    | {
+        "n_group": 1,
+        "topk_group": 1,
+        "rope_interleave": False,
+        "attention_bias": True,
+        "first_k_dense_replace": 1,
+    }
     | {"rope_scaling": YARN | {"mscale": 0.7, "mscale_all_dim": 0.9}},
     "dots1": SIZES | GROUPS,
     "phimoe": SIZES | {"num_local_experts": 6, "attention_bias": True, "lm_head_bias": True},

@@ -186,9 +186,9 @@ def test_refused(settings: dict[str, Any], message: str, tmp_path: Path) -> None
 
 def test_released_files(tmp_path: Path) -> None:
     """What files of releases have beside those that transformers writes: other names, layers that guess."""
-    own = lms.written(tmp_path, "deepseek_v3", num_hidden_layers=2)
+    own = lms.written(tmp_path, "deepseek_v3")
     tensors = {n: t for file in tmp_path.glob("*.safetensors") for n, t in load_file(file).items()}
-    tensors["model.layers.2.eh_proj.weight"] = np.ones((64, 128), np.float32)
+    tensors["model.layers.3.eh_proj.weight"] = np.ones((64, 128), np.float32)
     for file in tmp_path.glob("*.safetensors*"):
         file.unlink()
     save_file(tensors, tmp_path / "model.safetensors")
@@ -198,7 +198,7 @@ def test_released_files(tmp_path: Path) -> None:
     check(tmp_path, own)
     settings["num_nextn_predict_layers"] = 0
     (tmp_path / "config.json").write_text(json.dumps(settings))
-    with pytest.raises(glow.GlowError, match=r"'model.layers.2.eh_proj.weight', one of 1 such weights"):
+    with pytest.raises(glow.GlowError, match=r"'model.layers.3.eh_proj.weight', one of 1 such weights"):
         glow.LanguageModel(tmp_path)
 
 
