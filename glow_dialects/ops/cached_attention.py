@@ -10,13 +10,13 @@ from collections.abc import Sequence
 
 import numpy as np
 from xdsl.ir import Attribute
-from xdsl.irdl import operand_def, result_def
+from xdsl.irdl import operand_def, opt_operand_def, result_def
 from xdsl.utils.exceptions import VerifyException
 
 from glow_dialects.core.graph_op import PureOp, graph_op
 from glow_dialects.core.properties import float_prop, int_prop
 from glow_dialects.core.sample import Sample, random
-from glow_dialects.core.types import Array, Tensor, element_of, shape_of, tensor
+from glow_dialects.core.types import Array, Tensor, element_of, present, shape_of, tensor
 from glow_dialects.ops.rotary import check_places
 
 
@@ -62,7 +62,8 @@ class CachedAttentionOp(PureOp):
     `q` is [B, T, H, D], `keys` [S, G, C, D], `values` [S, G, C, E]; H is a multiple of G, and heads that
     follow each other share keys. Token t of batch b stands at p = starts[b] + t (brought into [0, C)) and
     sees places 0 to p of sequence slots[b] (brought into [0, S)), of which the last `window` if that is not
-    0. `softcap` c, if not 0: scores are c tanh(scores / c).
+    0. `softcap` c, if not 0: scores are c tanh(scores / c). `sinks` [H], if given: the score of one more
+    place that every token of a head sees, whose value is 0.
     """
 
     name = "glow.cached_attention"
@@ -74,6 +75,7 @@ class CachedAttentionOp(PureOp):
     values = operand_def(Tensor)
     slots = operand_def(Tensor)
     starts = operand_def(Tensor)
+    sinks = opt_operand_def(Tensor)
     result = result_def(Tensor)
 
     def infer(self) -> Sequence[Attribute]:
@@ -89,11 +91,21 @@ class CachedAttentionOp(PureOp):
                 f"{self.name}: window {self.window} and softcap {self.softcap} are not below 0"
                 "; give 0 for none"
             )
+        for sinks in present(self.sinks):
+            if shape_of(sinks) != q[2:3] or element_of(sinks) != element_of(self.q):
+                raise VerifyException(f"{self.name}: sinks are {sinks.type}; give one number a head of q")
         _check_numbers(self)
         return [tensor((*q[:3], values[3]), element_of(self.q))]
 
     def reference(
-        self, result: Array, q: Array, keys: Array, values: Array, slots: Array, starts: Array
+        self,
+        result: Array,
+        q: Array,
+        keys: Array,
+        values: Array,
+        slots: Array,
+        starts: Array,
+        sinks: Array | None,
     ) -> None:
         each = q.shape[2] // keys.shape[1]
         for batch, (slot, start) in enumerate(zip(slots.tolist(), starts.tolist(), strict=True)):
@@ -105,8 +117,10 @@ class CachedAttentionOp(PureOp):
                 scores = np.matmul(k, q[batch, t][..., None])[..., 0] * q.dtype.type(self.scale)
                 if self.softcap:
                     scores = np.tanh(scores / self.softcap) * self.softcap
+                if sinks is not None:
+                    scores = np.concatenate([scores, sinks[:, None]], 1)
                 weights = np.exp(scores - scores.max(1, keepdims=True))
-                weights = weights / weights.sum(1, keepdims=True)
+                weights = (weights / weights.sum(1, keepdims=True))[:, : v.shape[1]]
                 result[batch, t] = np.matmul(weights[:, None].astype(v.dtype), v)[:, 0]
 
 
@@ -160,6 +174,18 @@ SAMPLES = (
             _numbers(20),
         ),
         {"scale": 1.0, "window": 17},
+        smooth=False,
+    ),
+    Sample(
+        CachedAttentionOp,
+        (
+            random(2, 3, 38, 20),
+            random(2, 2, 30, 20),
+            random(2, 2, 30, 12, seed=1),
+            *[_numbers(1, 0), _numbers(0, 19)],
+            random(38, seed=2),
+        ),
+        {"scale": 0.4, "window": 8},
         smooth=False,
     ),
 )

@@ -23,6 +23,19 @@ SIZES = {
     "head_dim": 16,
 }
 EXPERTS = {"num_experts": 8, "num_experts_per_tok": 4, "moe_intermediate_size": 32}
+PLAIN = {name: value for name, value in SIZES.items() if name != "head_dim"}
+"""Sizes of architectures whose heads share the width."""
+MHA = PLAIN | {"num_key_value_heads": 4}
+GATES = {"n_routed_experts": 8, "n_shared_experts": 2, "num_experts_per_tok": 3, "moe_intermediate_size": 32}
+GROUPS = GATES | {"n_group": 4, "topk_group": 2, "num_experts_per_tok": 3, "first_k_dense_replace": 1}
+YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 64}
+LATENT = MHA | {
+    "kv_lora_rank": 40,
+    "q_lora_rank": 24,
+    "qk_nope_head_dim": 20,
+    "qk_rope_head_dim": 8,
+    "v_head_dim": 12,
+}
 GPT2 = {"vocab_size": 97, "n_embd": 64, "n_layer": 2, "n_head": 4, "n_positions": 256}
 KINDS: dict[str, dict[str, Any]] = {
     "llama": SIZES,
@@ -69,15 +82,83 @@ KINDS: dict[str, dict[str, Any]] = {
     "qwen2_moe": SIZES | EXPERTS | {"shared_expert_intermediate_size": 96, "mlp_only_layers": [1]},
     "qwen3_moe": SIZES | EXPERTS | {"norm_topk_prob": True},
     "olmoe": SIZES | EXPERTS | {"pad_token_id": 0, "num_key_value_heads": 4},
+    "gpt_oss": SIZES
+    | {"num_local_experts": 6, "num_experts_per_tok": 2, "sliding_window": 7, "swiglu_limit": 0.5},
+    "gpt_oss-plain": SIZES
+    | {"num_local_experts": 6, "num_experts_per_tok": 3, "rope_scaling": {"rope_type": "default"}},
+    "granitemoehybrid": PLAIN
+    | {"layer_types": ["full_attention"] * 2, "num_local_experts": 0, "position_embedding_type": "rope"}
+    | {"residual_multiplier": 0.5, "shared_intermediate_size": 96},
+    "granitemoehybrid-unturned": PLAIN
+    | {"layer_types": ["full_attention"] * 2, "num_local_experts": 0, "shared_intermediate_size": 40},
+    "granitemoeshared": SIZES
+    | {"num_local_experts": 6, "num_experts_per_tok": 2, "shared_intermediate_size": 40},
+    "glm": SIZES | {"pad_token_id": 0},
+    "glm4": SIZES | {"pad_token_id": 0},
+    "glm4_moe": SIZES | GROUPS | {"use_qk_norm": True, "routed_scaling_factor": 1.5, "attention_bias": True},
+    "glm4_moe-plain": SIZES | GATES | {"n_group": 1, "topk_group": 1, "norm_topk_prob": False},
+    "glm4_moe_lite": LATENT | GROUPS | {"rms_norm_eps": 1e-5},
+    "deepseek_v2": LATENT | GATES | {"first_k_dense_replace": 1, "routed_scaling_factor": 2.0},
+    "deepseek_v2-groups": LATENT
+    | GROUPS
+    | {"topk_method": "group_limited_greedy", "q_lora_rank": None, "rope_scaling": YARN | {"mscale": 0.7}},
+    "deepseek_v3": LATENT | GROUPS | {"num_hidden_layers": 3},
+    "deepseek_v3-yarn": LATENT
+    | GATES
+    | {
+        "n_group": 1,
+        "topk_group": 1,
+        "rope_interleave": False,
+        "attention_bias": True,
+        "first_k_dense_replace": 1,
+    }
+    | {"rope_scaling": YARN | {"mscale": 0.7, "mscale_all_dim": 0.9}},
+    "dots1": SIZES | GROUPS,
+    "phimoe": SIZES | {"num_local_experts": 6, "attention_bias": True, "lm_head_bias": True},
+    "minimax_m2": SIZES | {"num_local_experts": 6, "num_experts_per_tok": 3, "rotary_dim": 8},
+    "hunyuan_v1_moe": SIZES | {"num_experts": 6, "moe_topk": 2, "pad_token_id": 0},
+    "ernie4_5_moe": PLAIN
+    | {"moe_num_experts": 6, "moe_k": 3, "moe_num_shared_experts": 2, "moe_intermediate_size": 32}
+    | {"pad_token_id": 0},
+    "arcee": SIZES,
+    "cohere": PLAIN | {"pad_token_id": 0, "use_qk_norm": True},
+    "cohere2": PLAIN | {"pad_token_id": 0, "sliding_window": 7, "num_hidden_layers": 4},
+    "ernie4_5": SIZES | {"pad_token_id": 0, "use_bias": True},
+    "exaone4": SIZES | {"sliding_window": 7, "num_hidden_layers": 4},
+    "exaone4-full": SIZES | {"sliding_window": None, "layer_types": ["full_attention"] * 2},
+    "falcon": {"vocab_size": 97, "hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4},
+    "falcon-new": PLAIN | {"new_decoder_architecture": True, "num_kv_heads": 2, "bias": True},
+    "falcon-serial": PLAIN | {"multi_query": False, "parallel_attn": False, "ffn_hidden_size": 96},
+    "gpt_bigcode": GPT2,
+    "gpt_bigcode-heads": GPT2 | {"multi_query": False},
+    "gpt_neo": {"vocab_size": 97, "hidden_size": 64, "num_layers": 2, "num_heads": 4}
+    | {"attention_types": [[["global", "local"], 1]], "window_size": 7, "max_position_embeddings": 256},
+    "gpt_neox": MHA | {"attention_bias": True},
+    "gpt_neox-serial": MHA | {"use_parallel_residual": False, "rotary_pct": 0.5},
+    "gptj": GPT2 | {"rotary_dim": 8},
+    "helium": SIZES | {"pad_token_id": 0},
+    "hunyuan_v1_dense": SIZES | {"pad_token_id": 0},
+    "ministral": SIZES | {"sliding_window": 7, "layer_types": ["sliding_attention", "full_attention"]},
+    "ministral3": SIZES
+    | {"rope_scaling": YARN | {"llama_4_scaling_beta": 0.2, "original_max_position_embeddings": 16}},
+    "exaone": SIZES | {"num_attention_heads": 4},
+    "internlm3": SIZES | {"pad_token_id": 0, "qkv_bias": True, "bias": True},
+    "youtu": LATENT,
+    "nemotron": SIZES,
+    "olmo": MHA | {"clip_qkv": 0.5},
+    "opt": MHA | {"ffn_dim": 96, "word_embed_proj_dim": 64},
+    "seed_oss": SIZES | {"pad_token_id": 0, "attention_bias": True},
+    "stablelm": PLAIN | {"pad_token_id": 0, "use_qkv_bias": True},
+    "stablelm-parallel": PLAIN | {"use_parallel_residual": True, "qk_layernorm": True},
     "granitemoe": SIZES | {"num_local_experts": 6, "num_experts_per_tok": 2, "residual_multiplier": 0.5},
 }
 ROUTED = ("granitemoe", "mixtral", "olmoe", "qwen2_moe", "qwen3_moe")
 """Those with experts."""
 
 
-def written(folder: Path, kind: str, **changes: Any) -> Any:
+def written(folder: Path, kind: str, seed: int = 0, **changes: Any) -> Any:
     """Write a model of a kind, and give transformers' own."""
-    torch.manual_seed(0)
+    torch.manual_seed(seed)
     settings = {"bos_token_id": 1, "eos_token_id": None} | KINDS[kind] | changes
     config = transformers.AutoConfig.for_model(kind.partition("-")[0], **settings)
     made = transformers.AutoModelForCausalLM.from_config(config, attn_implementation="eager").eval()
@@ -85,6 +166,9 @@ def written(folder: Path, kind: str, **changes: Any) -> Any:
     with torch.no_grad():
         for weight in made.parameters():
             weight.copy_(torch.randn_like(weight) * 0.15 + (ones if weight.ndim == 1 else 0.0))
+        for name, buffer in made.named_buffers():
+            if name.endswith("e_score_correction_bias"):
+                buffer.copy_(torch.randn_like(buffer) * 0.15)
     made.save_pretrained(folder, max_shard_size="80KB")
     return made
 

@@ -84,6 +84,63 @@ def test_models(kind: str, form: str, changes: dict[str, Any], tmp_path: Path) -
         assert 1e-4 < most < 0.06 * np.abs(want).max()
 
 
+_YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 64}
+_STRETCHED = {
+    "add_rope_scaling_type": gguf_models.gguf.RopeScalingType.YARN,
+    "add_rope_scaling_factor": 4.0,
+    "add_rope_scaling_orig_ctx_len": 64,
+}
+_SIGMOID = {"add_expert_gating_func": gguf_models.gguf.ExpertGatingFuncType.SIGMOID}
+FAMILIES: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
+    "arcee": ("arcee", {}, {}),
+    "command-r": ("cohere", {}, {}),
+    "cohere2": ("cohere2", {}, {}),
+    "deepseek2": ("deepseek_v3", {}, _SIGMOID),
+    "deepseek2-stretched": (
+        "deepseek_v2",
+        {"rope_scaling": _YARN | {"mscale": 0.7, "mscale_all_dim": 0.7}, "q_lora_rank": None},
+        _STRETCHED | {"add_rope_scaling_yarn_log_mul": 0.07},
+    ),
+    "dots1": ("dots1", {"n_group": 1, "topk_group": 1}, _SIGMOID),
+    "ernie4_5": ("ernie4_5", {}, {}),
+    "ernie4_5-moe": ("ernie4_5_moe", {}, {}),
+    "exaone4": ("exaone4", {}, {}),
+    "glm4": ("glm4", {}, {}),
+    "glm4moe": ("glm4_moe", {"n_group": 1, "topk_group": 1}, {}),
+    "gpt-oss": ("gpt_oss", {"rope_scaling": _YARN | {"truncate": False}, "swiglu_limit": 7.0}, _STRETCHED),
+    "gptneox": ("gpt_neox", {}, {}),
+    "granitemoe-shared": (
+        "granitemoeshared",
+        {"attention_multiplier": 0.2, "residual_multiplier": 0.5},
+        {"add_attention_scale": 0.2, "add_residual_scale": 0.5},
+    ),
+    "hunyuan-dense": ("hunyuan_v1_dense", {}, {}),
+    "hunyuan-moe": ("hunyuan_v1_moe", {}, {}),
+    "minimax-m2": ("minimax_m2", {}, {}),
+    "nemotron": ("nemotron", {}, {}),
+    "olmo": ("olmo", {}, {"add_clamp_kqv": 0.5}),
+    "phimoe": ("phimoe", {}, {}),
+    "seed_oss": ("seed_oss", {}, {}),
+    "stablelm": ("stablelm-parallel", {"qk_layernorm": False}, {}),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", FAMILIES)
+def test_families(name: str, tmp_path: Path) -> None:
+    """One of each architecture, in floats; names are those of the package, pairs as llama.cpp turns them."""
+    kind, changes, settings = FAMILIES[name]
+    own = lms.written(tmp_path / "folder", kind, **changes)
+    gguf_models.written(tmp_path / "model.gguf", own, "F32", **settings)
+    model = glow.LanguageModel(tmp_path / "model.gguf")
+    for length in (3, 150):
+        prompt = lms.prompt_of(length)
+        with lms.torch.no_grad():
+            want = own(lms.torch.tensor([prompt])).logits[0].numpy()
+        np.testing.assert_allclose(model.logits(prompt), want, atol=2e-5 * np.abs(want).max())
+        assert list(model.generate(prompt, 10)) == lms.continued(own, prompt, 10)
+
+
 @pytest.mark.slow
 def test_granite_with_experts(tmp_path: Path) -> None:
     """Scales of Granite beside experts; files that say how routers score."""
@@ -98,9 +155,9 @@ def test_granite_with_experts(tmp_path: Path) -> None:
     gguf_models.written(file, own, "Q8_0", **scales, add_expert_gating_func=softmax)
     model = glow.LanguageModel(file, activations="f32")
     assert list(model.generate(prompt, 10)) == lms.continued(own, prompt, 10)
-    other = SimpleNamespace(value=3)
+    other = SimpleNamespace(value=7)
     gguf_models.written(file, own, "F32", **scales, add_expert_gating_func=other)
-    with pytest.raises(glow.GlowError, match="'granitemoe.expert_gating_func' is 3; softmax"):
+    with pytest.raises(glow.GlowError, match="'granitemoe.expert_gating_func' is 7; softmax"):
         glow.LanguageModel(file)
 
 

@@ -9,6 +9,14 @@ import numpy as np
 import pytest
 
 import glow_compiler as glow
+from glow_backends.cpu.kernels.gemm.gemm_blocks import (
+    BlockGemmSpec,
+    block_scratch_bytes,
+    emit_gemm_blocks,
+    has_block_kernel,
+    pack_codes,
+    pack_scales,
+)
 from glow_backends.cpu.kernels.language.integer_block_gemm import (
     IntegerBlockGemmSpec,
     emit_integer_block_gemm,
@@ -216,3 +224,26 @@ def test_short_vectors(bits: int, block: int, vector_bytes: int) -> None:
     np.testing.assert_allclose(near, x, atol=0.6 * factors[..., 0].max())
     want = near @ ((codes - float(1 << (bits - 1))) * np.repeat(scales, block, 1)).T
     np.testing.assert_allclose(y, want, rtol=1e-5, atol=1e-5 * np.abs(want).max())
+
+
+@pytest.mark.parametrize("vector_bytes", [32, 64])
+@pytest.mark.parametrize("rows", [1, 9])
+@pytest.mark.parametrize("bits", [2, 4])
+def test_levels(bits: int, rows: int, vector_bytes: int) -> None:
+    """Codes that stand for any numbers, looked up at once or in two halves as AVX2 does."""
+    target = replace(host(), vector_bytes=vector_bytes, registers=32 if vector_bytes == 64 else 16)
+    if host().vector_bytes < vector_bytes or "x86" not in target.triple:
+        pytest.skip("no such vectors here")
+    r, (n, k, block) = np.random.default_rng(bits), (50, 128, 32)
+    levels = tuple(map(float, r.standard_normal(1 << bits).astype(np.float32)))
+    assert has_block_kernel(bits, block, levels, target)
+    codes = r.integers(0, 1 << bits, (n, k)).astype(np.uint8)
+    scales = r.uniform(0.01, 0.1, (n, k // block)).astype(np.float32)
+    x, y = r.standard_normal((rows, k)).astype(np.float32), aligned(np.zeros((rows, n), np.float32))
+    spec = BlockGemmSpec(rows, n, k, bits, block, 0.0, levels)
+    packed = [aligned(pack_codes(codes, spec, target)), aligned(pack_scales(scales, spec, target))]
+    space = block_scratch_bytes(spec, target) // 4
+    scratch = [aligned(np.zeros(space, np.float32))] if space else []
+    StandaloneKernel(emit_gemm_blocks, spec, target)(y, aligned(x), *packed, *scratch)
+    want = x @ (np.asarray(levels)[codes] * np.repeat(scales, block, 1)).T
+    np.testing.assert_allclose(y, want, atol=1e-5 * np.abs(want).max())

@@ -23,6 +23,7 @@ ROUTES: dict[str, tuple[str, dict[str, Any]]] = {
     "qwen3_moe": ("qwen3_moe", {}),
     "qwen3_moe-plain": ("qwen3_moe", {"norm_topk_prob": False, "num_experts_per_tok": 1}),
     "olmoe-normalised": ("olmoe", {"norm_topk_prob": True, "num_experts_per_tok": 2}),
+    "olmoe-clipped": ("olmoe", {"clip_qkv": 0.5}),
     "mixtral-all": ("mixtral", {"num_local_experts": 4, "num_experts_per_tok": 4}),
     "qwen2_moe": ("qwen2_moe", {"norm_topk_prob": True, "mlp_only_layers": []}),
 }
@@ -140,8 +141,8 @@ def test_errors(tmp_path: Path) -> None:
     changed(tmp_path, num_experts=8, num_experts_per_tok=9)
     with pytest.raises(glow.GlowError, match="a token cannot choose 9 of 8 experts"):
         glow.LanguageModel(tmp_path)
-    changed(tmp_path, num_experts_per_tok=2, clip_qkv=3.0)
-    with pytest.raises(glow.GlowError, match="'clip_qkv' is set"):
+    changed(tmp_path, num_experts_per_tok=2, is_encoder_decoder=True)
+    with pytest.raises(glow.GlowError, match="'is_encoder_decoder' is set"):
         glow.LanguageModel(tmp_path)
 
 

@@ -16,7 +16,7 @@ import language_models as lms
 
 import glow_compiler as glow
 from glow_compiler.language_model import LanguageModel
-from glow_frontends.language.huggingface import NAMES
+from glow_frontends.language.huggingface_names import NAMES
 
 slow = pytest.mark.slow
 FIRST = ["llama", *(pytest.param(k, marks=slow) for k in lms.KINDS if k != "llama")]
@@ -228,7 +228,7 @@ def _damaged(folder: Path, case: str) -> None:
 
 
 MESSAGES = {
-    "unknown": "the architecture 'parrot' is not known; there are: gemma, ",
+    "unknown": "the architecture 'parrot' is not known; there are: arcee, ",
     "missing": "config.json: 'hidden_size' is missing",
     "activation": "the activation 'snake' is not known",
     "cut": "the file is cut off: '",

@@ -431,7 +431,8 @@ def test_without_settings(packed: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "bits"), [("llama", 4), *(pytest.param(k, 8, marks=pytest.mark.slow) for k in ("gpt2", "phi3"))]
+    ("kind", "bits"),
+    [("llama", 4), *(pytest.param(k, 8, marks=pytest.mark.slow) for k in ("gpt2", "gpt_neox", "phi3"))],
 )
 def test_saved(kind: str, bits: int, tmp_path: Path) -> None:
     """What was rounded here and saved is the same when it is loaded, bit by bit."""
@@ -454,3 +455,6 @@ def test_saving_what_cannot_be(tmp_path: Path, packed: Path) -> None:
         floats.save(tmp_path / "floats")
     with pytest.raises(glow.GlowError, match="few bits already; copy the folder"):
         glow.LanguageModel(packed).save(tmp_path / "few")
+    lms.written(tmp_path / "latents", "deepseek_v3", kv_lora_rank=32)
+    with pytest.raises(glow.GlowError, match="kv_b_proj' makes keys and values of latents"):
+        glow.LanguageModel(tmp_path / "latents", weights="int4").save(tmp_path / "few")

@@ -13,14 +13,25 @@ _LLAMA3 = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+"
     r"|\s+(?!\S)|\s+"
 )
-_PATTERNS = {
-    "llama-bpe": _LLAMA3,
-    "llama3": _LLAMA3,
-    "smaug-bpe": _LLAMA3,
-    "qwen2": _LLAMA3.replace("{1,3}", ""),
-    "deepseek-r1-qwen": _LLAMA3.replace("{1,3}", ""),
+_O200K = (
+    r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
+    r"|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
+    r"|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
+_DEEPSEEK3 = (
+    r"\p{N}{1,3}",
+    r"[一-龥぀-ゟ゠-ヿ]+",
+    r"[!-/:-@\[-`{-~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+"
+    r"|\s+(?!\S)|\s+",
+)
+_PATTERNS: dict[str, tuple[str, ...]] = {
+    **dict.fromkeys(("llama-bpe", "llama3", "smaug-bpe", "glm4", "chatglm-bpe"), (_LLAMA3,)),
+    **dict.fromkeys(("qwen2", "deepseek-r1-qwen", "hunyuan", "stablelm2"), (_LLAMA3.replace("{1,3}", ""),)),
+    **dict.fromkeys(("gpt-4o", "minimax-m2"), (_O200K,)),
+    **dict.fromkeys(("deepseek-v3", "hunyuan-dense"), _DEEPSEEK3),
 }
-"""How texts are cut before their parts are merged, by the name that files have for it."""
+"""How texts are cut before their parts are merged, one pattern after the other, by the name that files have
+for it."""
 
 
 def tokenizer_of(source: str, tokens: Mapping[str, Any]) -> Any:
@@ -62,13 +73,11 @@ def _bytes_merged(tokens: Mapping[str, Any]) -> Any:
     vocabulary = {word: i for i, word in enumerate(tokens["tokens"])}
     merges = [tuple(pair.split(" ", 1)) for pair in tokens["merges"]]
     made = Tokenizer(models.BPE(vocabulary, merges, fuse_unk=False, byte_fallback=False))
-    pattern = _PATTERNS.get(tokens.get("pre", "default"))
-    level = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=pattern is None)
-    if pattern is None:
-        made.pre_tokenizer = level
-    else:
-        cut = pre_tokenizers.Split(Regex(pattern), "isolated")
-        made.pre_tokenizer = pre_tokenizers.Sequence([cut, level])
+    cuts = [
+        pre_tokenizers.Split(Regex(p), "isolated") for p in _PATTERNS.get(tokens.get("pre", "default"), ())
+    ]
+    level = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=not cuts)
+    made.pre_tokenizer = pre_tokenizers.Sequence([*cuts, level])
     made.decoder = decoders.ByteLevel()
     return made
 

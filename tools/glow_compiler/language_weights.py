@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from glow_frontends.language.decoder import Weight
 
 _MATRICES = {
-    *("q", "k", "v", "o", "cross_q", "cross_k", "cross_v", "cross_o", "head"),
+    *("q", "k", "v", "o", "q_a", "kv", "k_up", "v_up", "cross_q", "cross_k", "cross_v", "cross_o", "head"),
     *(f"{kind}{part}" for kind in ("", "shared_", "experts_") for part in ("gate", "up", "down")),
 }
 """The weights of products with activations; those by which tokens choose their experts stay floats."""

@@ -41,9 +41,13 @@ class Blocks:
         """The properties of `glow.dequantize_blocks`."""
         return {n: getattr(self, n) for n in FORM}
 
-    def rows(self, start: int, end: int) -> Blocks:
+    def rows(self, rows: slice | Array) -> Blocks:
         """Some of the outputs."""
-        return self._of(lambda part: part[..., start:end, :])
+        return self._of(lambda part: part[..., rows, :])
+
+    def grouped(self, groups: int) -> Blocks:
+        """The outputs as so many matrices, each of as many."""
+        return self._of(lambda part: part.reshape(groups, -1, part.shape[-1]))
 
     def expert(self, number: int) -> Blocks:
         """The matrix of one expert."""
@@ -57,6 +61,19 @@ class Blocks:
         """The matrix as f32."""
         made = dequantize_blocks(self.codes, self.scales, self.points, **self.form)
         return made if self.order is None else made[:, np.argsort(self.order)]
+
+
+def of_latents(whole: Array | Blocks, heads: int, plain: int, keys: bool) -> Array | Blocks:
+    """[heads, outputs, inputs] of a matrix that makes each head's keys, then its values, of latents.
+
+    What makes latents of queries, the first `plain` outputs of a head the other way round, where `keys`; else
+    what makes values of latents.
+    """
+    if not keys and isinstance(whole, Blocks) and whole.order is None:
+        return whole.grouped(heads).rows(slice(plain, None))
+    array = np.asarray(whole.array() if isinstance(whole, Blocks) else whole)
+    array = array.reshape(heads, -1, array.shape[-1])
+    return array[:, :plain].swapaxes(1, 2) if keys else array[:, plain:]
 
 
 def stacked(matrices: Sequence[Array | Blocks], label: str) -> Array | Blocks:

@@ -2,11 +2,19 @@
 
 Weights have names of ours: `embed`, `positions`, `norm`, `head`, and for layer i `i.attention_norm`, `i.q`,
 `i.k`, `i.v`, `i.o`, `i.q_norm`, `i.k_norm`, `i.after_attention`, `i.mlp_norm`, `i.gate`, `i.up`, `i.down`,
-`i.after_mlp`; where an encoder's output is seen, `i.cross_norm`, `i.cross_q` and `i.cross_o`. Layers with
-experts have `i.router` [experts, inputs] in place of `i.gate`, `i.up`, `i.down`;
-`i.experts_gate`, `i.experts_up`, `i.experts_down` [experts, outputs, inputs]; and where one expert is asked
-by all `i.shared_gate`, `i.shared_up`, `i.shared_down`, and `i.shared_router` [1, inputs], which weighs it. A
-bias is called like its weight with `.bias` behind it. Matrices are [outputs, inputs].
+`i.after_mlp`; where an encoder's output is seen, `i.cross_norm`, `i.cross_q` and `i.cross_o`. `i.sinks`
+[heads] take a share of each head's attention.
+
+Layers with experts have `i.router` [experts, inputs] in place of `i.gate`, `i.up`, `i.down`;
+`i.experts_gate`, `i.experts_up`, `i.experts_down` [experts, outputs, inputs]; `i.router_offsets` [experts],
+added to scores where they choose; and where one expert is asked by all `i.shared_gate`, `i.shared_up`,
+`i.shared_down`, and `i.shared_router` [1, inputs], which weighs it.
+
+Where keys and values are made of latents, `i.kv` in place of `i.k` and `i.v` makes these and the turned
+keys; `i.kv_norm` is the latents' norm, `i.k_up` [heads, latent, features] makes latents of queries, `i.v_up`
+[heads, features, latent] values of latents. `i.q_a` and `i.q_a_norm` are before `i.q`, if there are such.
+
+A bias is called like its weight with `.bias` behind it. Matrices are [outputs, inputs].
 """
 
 from __future__ import annotations
@@ -20,26 +28,24 @@ from glow_dialects.core.errors import GlowError, UnsupportedError
 from glow_dialects.core.types import Array
 from glow_frontends.language.blocks import Blocks
 from glow_frontends.language.rope import Rope
+from glow_frontends.language.routing import Router
 
 Weight = Array | Blocks
 """A matrix or vector of floats, or a matrix of codes of few bits; experts' are one behind the other."""
 
 
 @dataclass(frozen=True)
-class Router:
-    """How tokens choose the few of a layer's experts that they pass through."""
+class Latent:
+    """Keys and values of all heads made of one vector a token, which is what caches keep (DeepSeek 2024)."""
 
-    experts: int
-    #: The experts of a token.
-    chosen: int
-    #: The shares of the chosen experts add up to 1.
-    normalised: bool = True
-    #: What shares are multiplied with.
-    scale: float = 1.0
-
-    def __post_init__(self) -> None:
-        if self.chosen > self.experts:
-            raise GlowError(f"a token cannot choose {self.chosen} of {self.experts} experts")
+    #: Its features that make keys and values.
+    width: int
+    #: The last features of a head's queries and keys, which are turned to their place; keys share them.
+    turned: int
+    #: Features of a head's values.
+    value: int
+    #: Of the norms of latents.
+    epsilon: float = 1e-6
 
 
 @dataclass(frozen=True)
@@ -60,9 +66,17 @@ class Decoder:
     activation: str = "silu"
     #: The activation of one product is multiplied with another product.
     gated: bool = True
+    #: What x is multiplied with inside of "silu", x sigmoid(slope x).
+    slope: float = 1.0
+    #: Gates are at most this, what they open is within it on both sides; 0: no limit.
+    limit: float = 0.0
+    #: Added to what gates open.
+    lift: float = 0.0
     #: Zero mean and unit variance instead of unit root mean square.
     centred: bool = False
-    #: Attention and the rest of a layer see the same input.
+    #: Norms have scales.
+    scaled: bool = True
+    #: Attention and the rest of a layer see the same input, each by a norm of its own if it has one.
     parallel: bool = False
     #: The inputs of attention and of the rest of a layer are normalised.
     prenorm: bool = True
@@ -71,6 +85,11 @@ class Decoder:
     local_rope: Rope | None = None
     #: One a layer: whether it has rotary positions; (): all have.
     turned: tuple[bool, ...] = ()
+    #: Queries and keys are normalised after they are turned to their place.
+    normed_turned: bool = False
+    #: Queries, keys and values are within it on both sides; 0: no limit.
+    clip: float = 0.0
+    latent: Latent | None = None
     #: One a layer: the places that a token sees, 0 for all before it.
     windows: tuple[int, ...] = ()
     #: What scores are multiplied with; 0: one over the root of the head's size.
@@ -90,6 +109,12 @@ class Decoder:
     def __post_init__(self) -> None:
         if self.heads % self.shared:
             raise GlowError(f"{self.heads} heads cannot share {self.shared} heads of keys and values")
+
+    @property
+    def cached(self) -> tuple[int, int]:
+        """Heads that caches keep for a token, and the features of one."""
+        latent = self.latent
+        return (1, latent.width + latent.turned) if latent else (self.shared, self.head)
 
     @property
     def short_places(self) -> int:

@@ -21,8 +21,9 @@ from glow_dialects.ops.rotary import RotaryOp
 from glow_dialects.ops.round_blocks import RoundBlocksOp
 from glow_frontends.builder import GraphBuilder, Value
 from glow_frontends.language.blocks import Blocks
-from glow_frontends.language.decoder import LanguageFiles, Router
+from glow_frontends.language.decoder import LanguageFiles, Latent
 from glow_frontends.language.rope import Rope
+from glow_frontends.language.routing import Router, shares_of
 
 
 @dataclass(frozen=True)
@@ -47,8 +48,9 @@ def decoder_graph(files: LanguageFiles, form: Form) -> GraphBuilder:
     Inputs, all i32: `tokens` [batch, tokens], `slots` (the sequence in the caches) and `starts` (the place of
     the first token), one each of the batch, and unless every token's logits are wanted `last`, the number in
     its call of the token whose they are. Output: `logits` [batch (* tokens), vocabulary]. States: `keys.i`
-    and `values.i` [sequences, heads, capacity, features] of each layer, and where there is an encoder
-    `cross_keys.i` and `cross_values.i` [sequences, heads, places, features], which are only read.
+    and `values.i` [sequences, heads, capacity, features] of each layer, where these are made of latents
+    `keys.i` alone; and where there is an encoder `cross_keys.i` and `cross_values.i` [sequences, heads,
+    places, features], which are only read.
     """
     return DecoderBuilder(files, form).built()
 
@@ -126,13 +128,19 @@ class DecoderBuilder:
             self._whole[x.ssa, block] = self.g.one(RoundBlocksOp, x, block=block)
         return self._whole[x.ssa, block]
 
-    def _norm(self, x: Value, name: str) -> Value:
+    def _norm(self, x: Value, name: str, epsilon: float | None = None) -> Value:
+        """x normalised along its last axis; scales may have more axes than that."""
         g, decoder = self.g, self.decoder
-        scale = self._floats(name)
+        epsilon = decoder.epsilon if epsilon is None else epsilon
+        scale = self._floats(name) if decoder.scaled else None
+        apart = scale if scale is not None and len(scale.shape) > 1 else None
+        scale = None if apart is not None else scale
         if not decoder.centred:
-            return g.rms_norm(x, scale, epsilon=decoder.epsilon)
-        bias = self._floats(f"{name}.bias") if self._has(f"{name}.bias") else None
-        return g.layer_norm(x, scale, bias, epsilon=decoder.epsilon)
+            y = g.rms_norm(x, scale, epsilon=epsilon)
+        else:
+            bias = self._floats(f"{name}.bias") if self._has(f"{name}.bias") else None
+            y = g.layer_norm(x, scale, bias, epsilon=epsilon)
+        return y if apart is None else y * apart
 
     # --- parts --------------------------------------------------------------------------------------
     def _embedded(self, tokens: Value) -> Value:
@@ -167,6 +175,8 @@ class DecoderBuilder:
         if self._has(f"{layer}.after_attention"):
             a = self._norm(a, f"{layer}.after_attention")
         if decoder.parallel:
+            own = f"{layer}.mlp_norm"
+            h = self._norm(x, own) if self._has(own) else h
             return x + self._scaled(a) + self._scaled(self._mlp(h, layer))
         x = x + self._scaled(a)
         if decoder.memory:
@@ -194,10 +204,15 @@ class DecoderBuilder:
 
     def _feed(self, x: Value, place: str, linear: Callable[[Value, str], Value]) -> Value:
         """What a token passes through behind its attention."""
+        g, decoder = self.g, self.decoder
         up = linear(x, f"{place}up")
-        if self.decoder.gated:
-            return linear(self._activated(linear(x, f"{place}gate")) * up, f"{place}down")
-        return linear(self._activated(up), f"{place}down")
+        if not decoder.gated:
+            return linear(self._activated(up), f"{place}down")
+        gate, limit = linear(x, f"{place}gate"), decoder.limit
+        if limit:
+            gate, up = g.clip(gate, max=limit), g.clip(up, -limit, limit)
+        up = up + decoder.lift if decoder.lift else up
+        return linear(self._activated(gate) * up, f"{place}down")
 
     # --- experts ------------------------------------------------------------------------------------
     def _mixture(self, x: Value, layer: int, router: Router) -> Value:
@@ -226,49 +241,92 @@ class DecoderBuilder:
         if logits.shape[-1] != router.experts:
             place = f"{self.files.source}: '{layer}.router'"
             raise GlowError(f"{place} has {logits.shape[-1]} outputs for {router.experts} experts")
-        shares, experts = g.top_k(g.softmax(logits), router.chosen)
-        if router.normalised:
-            shares = shares / g.reduce_sum(shares, (1,), keepdims=True)
-        return (shares if router.scale == 1.0 else shares * router.scale), experts
+        offsets = f"{layer}.router_offsets"
+        return shares_of(g, logits, router, self._floats(offsets) if self._has(offsets) else None)
 
     def _expert_linear(self, x: Value, name: str, experts: Value) -> Value:
-        """x [rows, inputs], each row times the matrix of its expert."""
+        """x [rows, inputs], each row times the matrix of its expert, plus its bias if there are such."""
         g, array = self.g, self._weight(name)
         if isinstance(array, Blocks):
             x, weights = self._rounded(x, array), self._blocks(array, name)
         else:
             kept = array if array.dtype in HALVES else np.asarray(array, np.float32)
             weights = g.constant(kept, f"{name}.weight")
-        return g.one(ExpertMatmulOp, x, weights, experts)
+        y = g.one(ExpertMatmulOp, x, weights, experts)
+        return y + g.gather(self._floats(f"{name}.bias"), experts) if self._has(f"{name}.bias") else y
 
     def _activated(self, x: Value) -> Value:
         g = self.g
         kinds: dict[str, Any] = {
-            "silu": lambda: g.one(SwishOp, x),
+            "silu": lambda: g.one(SwishOp, x, alpha=self.decoder.slope),
             "gelu": lambda: g.one(GeluOp, x),
             "gelu_tanh": lambda: g.one(GeluOp, x, approximate="tanh"),
             "relu": lambda: g.relu(x),
+            "relu2": lambda: g.relu(x) * g.relu(x),
         }
         return kinds[self.decoder.activation]()
 
     def _attention(self, x: Value, layer: int) -> Value:
-        g, decoder = self.g, self.decoder
+        decoder = self.decoder
+        if decoder.latent is not None:
+            return self._latent_attention(x, layer, decoder.latent)
         q = self._heads(x, layer, "q", decoder.heads)
         k = self._heads(x, layer, "k", decoder.shared)
         v = self._heads(x, layer, "v", decoder.shared)
         keys, values = (self._cached(layer, n, rows) for n, rows in (("keys", k), ("values", v)))
-        y = g.one(
+        y = self._attended(q, keys, values, layer)
+        return self._linear(self.g.reshape(y, (self.rows, decoder.heads * decoder.head)), f"{layer}.o")
+
+    def _attended(self, q: Value, keys: Value, values: Value, layer: int) -> Value:
+        """Attention of the new tokens' queries over the caches."""
+        decoder, sinks = self.decoder, f"{layer}.sinks"
+        return self.g.one(
             CachedAttentionOp,
             q,
             keys,
             values,
             self.slots,
             self.starts,
+            self._floats(sinks) if self._has(sinks) else None,
             scale=decoder.score_scale(layer),
             window=decoder.window(layer),
             softcap=decoder.score_cap,
         )
-        return self._linear(g.reshape(y, (self.rows, decoder.heads * decoder.head)), f"{layer}.o")
+
+    def _latent_attention(self, x: Value, layer: int, latent: Latent) -> Value:
+        """Attention over latents, which all heads share as keys and as values.
+
+        A head's keys are a product of its matrix and the latents; so are its scores, of the latents and of
+        the product of its query and the matrix. So caches hold nothing of each head.
+        """
+        g, form, decoder, width = self.g, self.form, self.decoder, latent.width
+        plain, heads = decoder.head - latent.turned, decoder.heads
+        kv = self._linear(x, f"{layer}.kv")
+        made = self._norm(g.slice(kv, (0, 0), (self.rows, width)), f"{layer}.kv_norm", latent.epsilon)
+        turned = g.slice(kv, (0, width), (self.rows, width + latent.turned))
+        turned = self._turned(g.reshape(turned, (form.batch, form.tokens, 1, latent.turned)), layer, "k")
+        made = g.reshape(made, (form.batch, form.tokens, 1, width))
+        keys = self._cached(layer, "keys", g.concat([made, turned], 3))
+        if self._has(f"{layer}.q_a"):
+            x = self._norm(self._linear(x, f"{layer}.q_a"), f"{layer}.q_a_norm", latent.epsilon)
+        q = g.reshape(self._linear(x, f"{layer}.q"), (form.batch, form.tokens, heads, decoder.head))
+        own = g.slice(q, (0, 0, 0, 0), (form.batch, form.tokens, heads, plain))
+        own = self._by_heads(g.reshape(own, (self.rows, heads, plain)), f"{layer}.k_up")
+        own = g.reshape(own, (form.batch, form.tokens, heads, width))
+        q = g.slice(q, (0, 0, 0, plain), (form.batch, form.tokens, heads, decoder.head))
+        y = self._attended(g.concat([own, self._turned(q, layer, "q")], 3), keys, keys, layer)
+        y = g.slice(g.reshape(y, (self.rows, heads, y.shape[-1])), (0, 0, 0), (self.rows, heads, width))
+        y = self._by_heads(y, f"{layer}.v_up")
+        return self._linear(g.reshape(y, (self.rows, heads * latent.value)), f"{layer}.o")
+
+    def _by_heads(self, x: Value, name: str) -> Value:
+        """x [rows, heads, inputs], each head times its matrix; rows of one lie together meanwhile."""
+        g, (rows, heads, inputs) = self.g, x.shape
+        numbers = g.constant(np.repeat(np.arange(heads, dtype=np.int64), rows))
+        x = g.transpose(x, (1, 0, 2)) if rows > 1 else x
+        y = self._expert_linear(g.reshape(x, (heads * rows, inputs)), name, numbers)
+        y = g.reshape(y, (heads, rows, y.shape[-1]))
+        return g.transpose(y, (1, 0, 2))
 
     def _cross_attention(self, x: Value, layer: int) -> Value:
         """Attention over all places of the encoder's output."""
@@ -292,13 +350,22 @@ class DecoderBuilder:
         normed = name != "v" and self._has(norm)
         whole = normed and self._weight(norm).shape == y.shape[1:]  # all heads as one, as OLMo 2 does
         y = self._norm(y, norm) if whole else y
+        y = g.clip(y, -decoder.clip, decoder.clip) if decoder.clip else y
         y = g.reshape(y, (form.batch, form.tokens, heads, decoder.head))
-        y = self._norm(y, norm) if normed and not whole else y
-        rope = decoder.rope_of(layer)
-        if name == "v" or rope is None:
+        if name == "v":
             return y
-        cos, sin = self._angles(rope)
-        return g.one(RotaryOp, y, cos, sin, self.starts, interleaved=rope.interleaved)
+        if normed and not whole and not decoder.normed_turned:
+            y = self._norm(y, norm)
+        y = self._turned(y, layer, name)
+        return self._norm(y, norm) if normed and decoder.normed_turned else y
+
+    def _turned(self, y: Value, layer: int, name: str) -> Value:
+        """Queries "q" or keys "k" [batch, tokens, heads, features], turned to the places of their tokens."""
+        rope = self.decoder.rope_of(layer)
+        if rope is None:
+            return y
+        cos, sin = self._angles(rope if name == "q" else rope.of_keys)
+        return self.g.one(RotaryOp, y, cos, sin, self.starts, interleaved=rope.interleaved)
 
     def _angles(self, rope: Rope) -> tuple[Value, Value]:
         if rope not in self._tables:
@@ -310,7 +377,8 @@ class DecoderBuilder:
     def _cached(self, layer: int, name: str, rows: Value) -> Value:
         """The cache of a layer with the new rows, which it keeps."""
         g, form, decoder = self.g, self.form, self.decoder
-        shape = (form.sequences, decoder.shared, form.capacity, decoder.head)
+        heads, features = decoder.cached
+        shape = (form.sequences, heads, form.capacity, features)
         state = g.placeholder(f"{name}.{layer}", shape, kind="state")
         cache = g.one(CacheWriteOp, state, rows, self.slots, self.starts)
         g.update(state, cache)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -11,105 +12,17 @@ from typing import Any
 import numpy as np
 
 from glow_dialects.core.errors import GlowError, UnsupportedError
-from glow_frontends.language.blocks import Blocks, stacked
+from glow_frontends.language.blocks import Blocks, of_latents, stacked
 from glow_frontends.language.decoder import Decoder, LanguageFiles, Weight, check_all_known, unread
 from glow_frontends.language.huggingface_config import Config, decoder_of
+from glow_frontends.language.huggingface_names import LATENT, NAMES, WHOLE, Fused, Names, missing
+from glow_frontends.language.huggingface_parts import text_settings, text_tensors
 from glow_frontends.language.packed_weights import quantization_of, settings_beside, with_packed
 from glow_frontends.language.safetensors import folder_tensors
 from glow_frontends.language.scaled_weights import SCALES, TABLES
 
 Tensors = Mapping[str, Callable[[], Weight]]
 
-_LLAMA = {
-    "embed": "embed_tokens",
-    "norm": "norm",
-    "head": "lm_head",
-    "attention_norm": "input_layernorm",
-    "q": "self_attn.q_proj",
-    "k": "self_attn.k_proj",
-    "v": "self_attn.v_proj",
-    "o": "self_attn.o_proj",
-    "q_norm": "self_attn.q_norm",
-    "k_norm": "self_attn.k_norm",
-    "mlp_norm": "post_attention_layernorm",
-    "gate": "mlp.gate_proj",
-    "up": "mlp.up_proj",
-    "down": "mlp.down_proj",
-}
-_GEMMA2 = _LLAMA | {
-    "after_attention": "post_attention_layernorm",
-    "mlp_norm": "pre_feedforward_layernorm",
-    "after_mlp": "post_feedforward_layernorm",
-}
-_OLMO = {n: theirs for n, theirs in _LLAMA.items() if n not in ("attention_norm", "mlp_norm")} | {
-    "after_attention": "post_attention_layernorm",
-    "after_mlp": "post_feedforward_layernorm",
-}
-_EXPERTS = _LLAMA | {
-    "router": "mlp.gate",
-    "experts_gate": "mlp.experts.*.gate_proj",
-    "experts_up": "mlp.experts.*.up_proj",
-    "experts_down": "mlp.experts.*.down_proj",
-}
-_MIXTRAL = _LLAMA | {
-    "router": "block_sparse_moe.gate",
-    "experts_gate": "block_sparse_moe.experts.*.w1",
-    "experts_up": "block_sparse_moe.experts.*.w3",
-    "experts_down": "block_sparse_moe.experts.*.w2",
-}
-_PHI = _LLAMA | {
-    "norm": "final_layernorm",
-    "o": "self_attn.dense",
-    "q_norm": "self_attn.q_layernorm",
-    "k_norm": "self_attn.k_layernorm",
-    "up": "mlp.fc1",
-    "down": "mlp.fc2",
-}
-_GPT2 = {
-    "embed": "wte",
-    "positions": "wpe",
-    "norm": "ln_f",
-    "head": "lm_head",
-    "attention_norm": "ln_1",
-    "o": "attn.c_proj",
-    "mlp_norm": "ln_2",
-    "up": "mlp.c_fc",
-    "down": "mlp.c_proj",
-}
-NAMES: dict[str, dict[str, str]] = {
-    "gemma": _LLAMA,
-    "gemma2": _GEMMA2,
-    "gemma3_text": _GEMMA2,
-    "gpt2": _GPT2,
-    "granite": _LLAMA,
-    "granitemoe": _LLAMA
-    | {"router": "block_sparse_moe.router.layer", "experts_down": "block_sparse_moe.output_linear"},
-    "llama": _LLAMA,
-    "mistral": _LLAMA,
-    "mixtral": _MIXTRAL,
-    "olmo2": _OLMO,
-    "olmo3": _OLMO,
-    "olmoe": _EXPERTS,
-    "phi": _PHI,
-    "phi3": _LLAMA,
-    "qwen2": _LLAMA,
-    "qwen2_moe": _EXPERTS
-    | {f"shared_{part}": f"mlp.shared_expert.{part}_proj" for part in ("gate", "up", "down")}
-    | {"shared_router": "mlp.shared_expert_gate"},
-    "qwen3": _LLAMA,
-    "qwen3_moe": _EXPERTS,
-    "smollm3": _LLAMA,
-    "starcoder2": _LLAMA | {"up": "mlp.c_fc", "down": "mlp.c_proj"},
-}
-"""What weights are called, by architecture (`model_type`); `*` is the number of an expert."""
-WHOLE = ("embed", "positions", "norm", "head")
-"""Weights that are no layer's."""
-FUSED = {
-    "granitemoe": {"block_sparse_moe.input_linear": ("experts_gate", "experts_up")},
-    "gpt2": {"attn.c_attn": ("q", "k", "v")},
-    "phi3": {"self_attn.qkv_proj": ("q", "k", "v"), "mlp.gate_up_proj": ("gate", "up")},
-}
-"""Weights that are several of ours, one behind the other."""
 _TABLES = (".rotary_emb.inv_freq", ".attn.bias", ".attn.masked_bias")
 """What old files hold beside weights: waves of rotary positions, masks."""
 _PACKED = (
@@ -122,19 +35,24 @@ _PACKED = (
 
 def read_folder(folder: Path) -> LanguageFiles:
     """A model of a folder; GlowError for what is missing or damaged, UnsupportedError for unknown kinds."""
-    config = Config(folder / "config.json", read_json(folder / "config.json"))
+    whole = read_json(folder / "config.json")
+    config = Config(folder / "config.json", text_settings(whole))
     kind = config.kind
     if kind == "whisper":
         raise UnsupportedError(f"{folder}: whisper writes down sounds; glow.SpeechModel reads it")
     if kind not in NAMES:
         known = ", ".join(NAMES)
-        raise UnsupportedError(f"{folder}: the architecture '{kind}' is not known; there are: {known}")
+        lacking = f"the architecture '{kind}' is not known{missing(kind)}"
+        raise UnsupportedError(f"{folder}: {lacking}; there are: {known}")
     decoder = decoder_of(config)
     label, quantised = config.label("quantization_config"), config.get("quantization_config")
     if quantised is None:
         label, quantised = settings_beside(folder, read_json)
     quantised = quantization_of(quantised, label)
-    tensors = with_packed(folder_tensors(folder), quantised, str(folder))
+    stored = folder_tensors(folder)
+    if whole != config.settings:
+        stored = text_tensors(stored)
+    tensors = with_packed(stored, quantised, str(folder))
     weights = _weights(kind, decoder, tensors, config)
     more = optional_json(folder / "generation_config.json")
     ends = more.get("eos_token_id", config.get("eos_token_id"))
@@ -195,106 +113,105 @@ def _weights(
 ) -> dict[str, Callable[[], Weight]]:
     """The weights under our names; UnsupportedError where the files have more than the architecture."""
     found: dict[str, Callable[[], Weight]] = {}
-    prefix, layers = prefixes(kind)
-    theirs_of: dict[str, str] = {}
-    left = {n for n in tensors if not n.endswith(_TABLES) and n.rpartition(".")[2] not in _PACKED}
+    names, theirs_of = NAMES[kind], dict[str, str]()
+    lists, first = f"{names.prefix}{names.layers}", decoder.layers
+    ahead = tuple(f"{lists}.{first + i}." for i in range(int(config.number("num_nextn_predict_layers", 0))))
+    left = {n for n in tensors if not n.endswith((*_TABLES,)) and n.rpartition(".")[2] not in _PACKED}
+    left = {n for n in left if not n.startswith(ahead)} if ahead else left
 
     def add(ours: str, theirs: str) -> None:
-        for ending in ("weight", "bias"):
-            name = f"{theirs}.{ending}"
-            if "*" in name:
-                tensor = _experts(decoder, tensors, name, left, config)
-            else:
-                tensor = tensors.get(name)
-                left.discard(name)
-            if tensor is not None:
-                made = _changed(kind, ours, ending, tensor)
-                own = ours if ending == "weight" else f"{ours}.bias"
-                found[own], theirs_of[own] = made, name
+        for own, endings in ((ours, (".weight", "")), (f"{ours}.bias", (".bias", "_bias"))):
+            for name in (f"{theirs}{ending}" for ending in endings):
+                if "*" in name:
+                    count = _count(decoder, ours.rpartition(".")[2])
+                    tensor = _stack(count, tensors, name, left, config)
+                else:
+                    tensor = tensors.get(name)
+                    left.discard(name)
+                if tensor is not None:
+                    found[own], theirs_of[own] = _changed(names, own, tensor), name
 
-    for ours, theirs in NAMES[kind].items():
-        if ours in WHOLE:
-            add(ours, theirs if ours == "head" else prefix + theirs)
-            continue
+    for ours, theirs in names.own.items():
+        for one in theirs.split("|"):
+            if ours in WHOLE:
+                add(ours, one if ours == "head" else names.prefix + one)
+                continue
+            for layer in range(decoder.layers):
+                add(f"{layer}.{ours}", f"{lists}.{layer}.{one}")
+    for theirs, fused in names.fused.items():
         for layer in range(decoder.layers):
-            add(f"{layer}.{ours}", f"{prefix}{layers}.{layer}.{theirs}")
-    for theirs, parts in FUSED.get(kind, {}).items():
-        for layer in range(decoder.layers):
-            name = f"{prefix}{layers}.{layer}.{theirs}"
-            _split(found, tensors, name, layer, parts, decoder)
-            left -= {f"{name}.weight", f"{name}.bias"}
+            for behind, endings in (("", (".weight", "")), (".bias", (".bias", "_bias"))):
+                for name in (f"{lists}.{layer}.{theirs}{ending}" for ending in endings):
+                    if tensor := tensors.get(name):
+                        left.discard(name)
+                        for part in fused.parts:
+                            own = f"{layer}.{part}{behind}"
+                            found[own] = _Part(tensor, part, fused, names, decoder, bool(behind))
     left |= {theirs_of.get(own, own) for own in unread(found, decoder.router)}
     check_all_known(left, config.file.parent, kind)
-    if config.get("tie_word_embeddings", kind in ("gemma", "gemma2", "gemma3_text", "gpt2")):
+    if config.get("tie_word_embeddings", names.tied):
         found.pop("head", None)
     return found
 
 
-def _experts(
-    decoder: Decoder, tensors: Tensors, name: str, left: set[str], config: Config
+def _count(decoder: Decoder, part: str) -> int:
+    """How many weights of a part are numbered: one an expert, or norms of one head each."""
+    heads = {"q_norm": decoder.heads, "k_norm": decoder.shared}
+    return heads.get(part, decoder.router.experts if decoder.router else 0)
+
+
+def _stack(
+    count: int, tensors: Tensors, name: str, left: set[str], config: Config
 ) -> Callable[[], Weight] | None:
-    """The weights of all experts, if a layer has such; what is found is taken from `left`."""
-    count = decoder.router.experts if decoder.router else 0
+    """Numbered weights as one, if a layer has such; what is found is taken from `left`."""
     names = [name.replace("*", str(number)) for number in range(count)]
     if not left & {*names}:
         return None
     left.difference_update(names)
     missing = next((n for n in names if n not in tensors), None)
     if missing is not None:
-        raise GlowError(f"{config.file.parent}: of {count} experts the weights '{missing}' are missing")
+        what = "experts" if ".experts." in name else "heads"
+        raise GlowError(f"{config.file.parent}: of {count} {what} the weights '{missing}' are missing")
     return cache(lambda: stacked([tensors[n]() for n in names], f"{config.file.parent}: '{name}'"))
 
 
-def prefixes(kind: str) -> tuple[str, str]:
-    """What stands before all names of weights, and the name of the list of layers."""
-    return ("transformer.", "h") if kind == "gpt2" else ("model.", "layers")
-
-
-def _changed(kind: str, ours: str, ending: str, tensor: Callable[[], Weight]) -> Callable[[], Weight]:
+def _changed(names: Names, ours: str, tensor: Callable[[], Weight]) -> Callable[[], Weight]:
     """A weight as the graph takes it: matrices [outputs, inputs], scales of norms as they are."""
     part = ours.rpartition(".")[2]
-    if kind.startswith("gemma") and ("norm" in part or part.startswith("after")):
+    if names.lifted and ("norm" in part or part.startswith("after")):
         return lambda: np.asarray(tensor(), np.float32) + np.float32(1)
-    if kind == "gpt2" and ending == "weight" and part in ("o", "up", "down"):
+    if part in names.turned:
         return lambda: _turned(tensor())
+    if ours == "positions" and names.skipped:
+        return lambda: np.asarray(tensor())[names.skipped :]
     return tensor
 
 
 def _turned(weight: Weight) -> Weight:
-    """A matrix the other way round; codes are [outputs, inputs] whatever they stand for."""
-    return weight if isinstance(weight, Blocks) else weight.T
+    """Matrices the other way round; codes are [outputs, inputs] whatever they stand for."""
+    return weight if isinstance(weight, Blocks) else weight.swapaxes(-1, -2)
 
 
-def _split(
-    found: dict[str, Callable[[], Weight]],
-    tensors: Tensors,
-    name: str,
-    layer: int,
-    parts: tuple[str, ...],
-    decoder: Decoder,
-) -> None:
-    """Add the parts of a fused weight and its bias."""
-    widths = {f"{kind}{part}": decoder.hidden for kind in ("", "experts_") for part in ("gate", "up")}
-    widths["q"] = decoder.heads * decoder.head
-    start = 0
-    for part in parts:
-        end = start + widths.get(part, decoder.shared * decoder.head)
-        for ending, ours in (("weight", f"{layer}.{part}"), ("bias", f"{layer}.{part}.bias")):
-            if tensor := tensors.get(f"{name}.{ending}"):
-                turned = ending == "weight" and name.endswith("c_attn")
-                found[ours] = _Part(tensor, start, end, turned)
-        start = end
-
-
+@dataclass(frozen=True)
 class _Part:
-    """Some rows of a tensor; of its transpose if `turned`."""
+    """One of the weights that are one tensor, or its bias."""
 
-    def __init__(self, tensor: Callable[[], Weight], start: int, end: int, turned: bool) -> None:
-        self.tensor, self.rows, self.turned = tensor, slice(start, end), turned
+    tensor: Callable[[], Weight]
+    part: str
+    fused: Fused
+    names: Names
+    decoder: Decoder
+    bias: bool
 
     def __call__(self) -> Weight:
-        """The rows."""
-        whole = _turned(self.tensor()) if self.turned else self.tensor()
+        """Its rows."""
+        turned = self.part in self.names.turned and not self.bias
+        whole = _turned(self.tensor()) if turned else self.tensor()
+        if self.fused.order == LATENT:
+            d = self.decoder
+            assert d.latent is not None
+            return of_latents(whole, d.heads, d.head - d.latent.turned, self.part == "k_up")
+        rows = self.fused.rows(self.part, self.decoder, whole.shape[-1 if self.bias else -2])
         if isinstance(whole, Blocks):
-            return whole.rows(self.rows.start, self.rows.stop)
-        return whole[:, self.rows] if whole.ndim == 3 else whole[self.rows]
+            return whole.rows(rows)
+        return whole[..., rows] if self.bias else whole[..., rows, :]

@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from glow_dialects.core.errors import GlowError, UnsupportedError
-from glow_frontends.language.decoder import Decoder, Router
+from glow_frontends.language.decoder import Decoder, Latent
 from glow_frontends.language.rope import Rope, llama3_factors, yarn_factors, yarn_gain
+from glow_frontends.language.routing import MIXER, SIGMOID, Router
 from glow_frontends.language.settings import Settings
 
 _ACTIVATIONS = {
@@ -21,6 +22,7 @@ _ACTIVATIONS = {
     "gelu_fast": "gelu_tanh",
     "gelu_pytorch_tanh": "gelu_tanh",
     "relu": "relu",
+    "relu2": "relu2",
 }
 
 
@@ -47,63 +49,110 @@ class Config(Settings):
 
 def decoder_of(c: Config) -> Decoder:
     """The decoder of a configuration."""
-    made = _gpt2(c) if c.kind == "gpt2" else _common(c)
+    made = _common(c)
     change = _CHANGES.get(c.kind)
     for name in _OTHER:
         if c.get(name):
             raise UnsupportedError(
                 f"{c.label(name)} is set, which makes another model of it; it is not known"
             )
+    made = replace(made, clip=c.number("clip_qkv", 0.0))
     return made if change is None else change(c, made)
 
 
-_OTHER = ("use_bidirectional_attention", "is_encoder_decoder", "add_cross_attention", "clip_qkv")
+_OTHER = ("use_bidirectional_attention", "is_encoder_decoder", "add_cross_attention")
 """Settings of models that do not continue texts, or compute otherwise."""
 
 
-def activation_of(c: Config, name: str) -> str:
-    """Our name of an activation."""
-    kind = c.get("hidden_activation" if c.kind.startswith("gemma") else name) or c.need(name, "hidden_act")
+def activation_of(c: Config, *names: str) -> str:
+    """Our name of an activation, by the first setting there is of some names."""
+    kind = c.need(*names)
     if kind not in _ACTIVATIONS:
         raise UnsupportedError(f"{c.file}: the activation '{kind}' is not known")
     return _ACTIVATIONS[kind]
 
 
+_EPSILONS = ("rms_norm_eps", "layer_norm_eps", "layer_norm_epsilon", "norm_epsilon", "norm_eps")
+
+
 def _common(c: Config) -> Decoder:
-    """What most architectures have in common."""
-    heads, width = c.count("num_attention_heads"), c.count("hidden_size")
+    """What most architectures have in common, under the names that they have for it."""
+    heads, width = c.count("num_attention_heads", "n_head", "num_heads"), c.count("hidden_size", "n_embd")
     head = c.count("head_dim", default=width // heads)
-    layers = c.count("num_hidden_layers")
+    layers = c.count("num_hidden_layers", "n_layer", "num_layers")
+    hidden = ("intermediate_size", "ffn_hidden_size", "ffn_dim", "n_inner")
+    known = any(c.get(name) for name in hidden)
+    activation = ("hidden_act", "activation_function", "activation")
     return Decoder(
         vocabulary=c.count("vocab_size"),
         width=width,
         layers=layers,
         heads=heads,
-        shared=c.count("num_key_value_heads", default=heads),
+        shared=c.count("num_key_value_heads", default=c.count("num_kv_heads", default=heads)),
         head=head,
-        hidden=c.count("intermediate_size"),
-        places=c.count("max_position_embeddings"),
-        epsilon=c.number("rms_norm_eps", c.number("layer_norm_eps", 1e-6)),
-        activation=activation_of(c, "hidden_act"),
+        hidden=c.count(*hidden) if known or c.kind not in _FOURFOLD else 4 * width,
+        places=c.count("max_position_embeddings", "n_positions", "n_ctx"),
+        epsilon=c.number(next((n for n in _EPSILONS if c.get(n) is not None), "rms_norm_eps"), 1e-6),
+        activation=activation_of(c, *(("hidden_activation",) if c.kind in _GEMMAS else ()), *activation),
         rope=rope_of(c, head),
         windows=_windows(c, layers),
         router=_router(c),
     )
 
 
+_FOURFOLD = ("falcon", "gpt2", "gpt_bigcode", "gpt_neo", "gptj")
+"""Architectures whose layers are four times as wide inside where settings do not say how wide."""
+_GEMMAS = ("gemma", "gemma2", "gemma3_text")
+
+
 def _router(c: Config) -> Router | None:
     """How tokens choose experts, where there are such."""
     if c.kind not in _ROUTED:
         return None
+    counts = ("n_routed_experts", "num_experts", "num_local_experts", "moe_num_experts")
+    chosen = ("num_experts_per_tok", "moe_topk", "moe_k")
+    fixed: dict[str, Any] = {"normalised": bool(c.get("norm_topk_prob", False)), **_ROUTED[c.kind]}
+    in_groups = _in_groups(c)
     return Router(
-        experts=c.count("num_experts" if c.get("num_experts") else "num_local_experts"),
-        chosen=c.count("num_experts_per_tok"),
-        normalised=_ROUTED[c.kind] or bool(c.get("norm_topk_prob", False)),
+        experts=c.count(*counts),
+        chosen=c.count(*chosen),
+        scale=c.number("routed_scaling_factor", 1.0),
+        groups=c.count("n_group", default=1) if in_groups else 1,
+        kept=c.count("topk_group", default=1) if in_groups else 1,
+        **fixed,
     )
 
 
-_ROUTED = {"granitemoe": True, "mixtral": True, "olmoe": False, "qwen2_moe": False, "qwen3_moe": False}
-"""Architectures with experts, and whether the shares of the chosen ones add up to 1 whatever settings say."""
+def _in_groups(c: Config) -> bool:
+    """Whether experts are chosen in groups; UnsupportedError where they are chosen in a way not known."""
+    known, usual = ("group_limited_greedy", "greedy") if c.kind == "deepseek_v2" else ("noaux_tc",) * 2
+    method = c.get("topk_method", usual)
+    if method not in (known, "greedy"):
+        raise UnsupportedError(f"{c.label('topk_method')} is '{method}'; '{known}' is known, and 'greedy'")
+    return method == known
+
+
+_SIGMOIDS: dict[str, Any] = {"scores": SIGMOID, "best": 2}
+_ROUTED: dict[str, dict[str, Any]] = {
+    "deepseek_v2": {"normalised": False},
+    "deepseek_v3": _SIGMOIDS,
+    "dots1": _SIGMOIDS,
+    "ernie4_5_moe": {"normalised": True},
+    "glm4_moe": _SIGMOIDS,
+    "glm4_moe_lite": _SIGMOIDS,
+    "gpt_oss": {"normalised": True},
+    "granitemoe": {"normalised": True},
+    "granitemoeshared": {"normalised": True},
+    "hunyuan_v1_moe": {"normalised": True},
+    "kimi_k2": _SIGMOIDS,
+    "minimax_m2": {"normalised": True, "scores": SIGMOID},
+    "mixtral": {"normalised": True},
+    "olmoe": {},
+    "phimoe": {"scores": MIXER},
+    "qwen2_moe": {},
+    "qwen3_moe": {},
+}
+"""Architectures with experts, and what their routers do whatever settings say."""
 
 
 def _windows(c: Config, layers: int) -> tuple[int, ...]:
@@ -118,14 +167,17 @@ def _windows(c: Config, layers: int) -> tuple[int, ...]:
     if kinds is None and c.kind == "qwen2_moe":
         most = c.number("max_window_layers", 28)
         kinds = ["full_attention" if i % 2 or i >= most else "sliding_attention" for i in range(layers)]
-    if kinds is None and c.kind == "gemma2":
-        kinds = ["full_attention" if i % 2 else "sliding_attention" for i in range(layers)]
-    if kinds is None and c.kind == "gemma3_text":
-        every = c.count("sliding_window_pattern", default=6)
+    if kinds is None and c.kind in _PATTERNS:
+        every = c.get("sliding_window_pattern", _PATTERNS[c.kind])
+        every = len(every) if isinstance(every, str) else every  # "LLLG"
         kinds = ["sliding_attention" if (i + 1) % every else "full_attention" for i in range(layers)]
     if kinds is None:
         return (int(window),) * layers
     return tuple(int(window) if kind == "sliding_attention" else 0 for kind in kinds)
+
+
+_PATTERNS = {"cohere2": 4, "exaone4": 4, "gemma2": 2, "gemma3_text": 6, "gpt_oss": 2, "olmo3": 4}
+"""Architectures of which one of so many layers has no window, where settings do not say which."""
 
 
 def rope_of(c: Config, head: int, layers: str = "full_attention", base: str = "rope_theta") -> Rope:
@@ -134,9 +186,9 @@ def rope_of(c: Config, head: int, layers: str = "full_attention", base: str = "r
     if layers in parameters:
         parameters = parameters[layers]
     scaling: dict[str, Any] = c.get("rope_scaling", parameters if "rope_type" in parameters else {})
+    base = "rotary_emb_base" if c.kind == "gpt_neox" else base
     theta = c.number(base, parameters.get("rope_theta", 10000.0))
-    share = c.number("partial_rotary_factor", parameters.get("partial_rotary_factor", 1.0))
-    plain = Rope(int(head * share) // 2, theta)
+    plain = Rope(_turned_features(c, head, parameters) // 2, theta, c.kind in _INTERLEAVED)
     try:
         return _scaled(c, plain, scaling)
     except KeyError as error:
@@ -145,10 +197,33 @@ def rope_of(c: Config, head: int, layers: str = "full_attention", base: str = "r
         raise GlowError(f"{c.file}: the scale of rotary positions cannot be read: {scaling}") from None
 
 
+def _turned_features(c: Config, head: int, parameters: Mapping[str, Any]) -> int:
+    """How many features of a head are turned to their place."""
+    if c.get("kv_lora_rank") is not None:
+        return c.count("qk_rope_head_dim")
+    if c.get("rotary_dim") is not None:
+        return c.count("rotary_dim")
+    usual = parameters.get("partial_rotary_factor", c.get("rotary_pct", _SHARES.get(c.kind, 1.0)))
+    return int(head * c.number("partial_rotary_factor", usual))
+
+
+_SHARES = dict.fromkeys(("glm", "glm4", "glm4_moe", "nemotron", "phi"), 0.5) | {
+    "gpt_neox": 0.25,
+    "stablelm": 0.25,
+}
+"""The share of features that are turned to their place where settings do not say it."""
+_INTERLEAVED = (
+    *("cohere", "cohere2", "deepseek_v2", "deepseek_v3", "ernie4_5", "ernie4_5_moe"),
+    *("glm", "glm4", "glm4_moe_lite", "gptj", "helium", "kimi_k2", "youtu"),
+)
+"""Architectures whose pairs are neighbouring features."""
+
+
 def _scaled(c: Config, plain: Rope, scaling: Mapping[str, Any]) -> Rope:
     """Positions stretched as settings say."""
     kind = scaling.get("rope_type", scaling.get("type", "default"))
-    if kind in ("default", "dynamic"):  # `dynamic` changes beyond the length that the model was made for
+    # `dynamic` changes beyond the length that the model was made for, `mrope` where there are images.
+    if kind in ("default", "dynamic", "mrope"):
         return plain
     if kind == "linear":
         return replace(plain, factors=(float(scaling["factor"]),) * plain.pairs)
@@ -159,6 +234,14 @@ def _scaled(c: Config, plain: Rope, scaling: Mapping[str, Any]) -> Rope:
     if kind in ("longrope", "su"):
         return _long(c, plain, scaling)
     raise UnsupportedError(f"{c.file}: rotary positions scaled by '{kind}' are not known")
+
+
+def _ministral3(c: Config, d: Decoder) -> Decoder:
+    """Queries that grow with their place, beside positions of which all features are turned."""
+    scaling: Mapping[str, Any] = c.get("rope_scaling", c.get("rope_parameters", {}))
+    growth = float(scaling.get("llama_4_scaling_beta") or 0)
+    rope = None if d.rope is None else replace(d.rope, growth=growth, grown=_first_places(c, scaling))
+    return replace(d, rope=rope)
 
 
 def _first_places(c: Config, s: Mapping[str, Any]) -> int:
@@ -192,23 +275,69 @@ def _long(c: Config, rope: Rope, s: Mapping[str, Any]) -> Rope:
     )
 
 
-def _gpt2(c: Config) -> Decoder:
-    width, heads = c.count("n_embd"), c.count("n_head")
-    return Decoder(
-        vocabulary=c.count("vocab_size"),
-        width=width,
-        layers=c.count("n_layer"),
-        heads=heads,
-        shared=heads,
-        head=width // heads,
-        hidden=c.count("n_inner", default=4 * width),
-        places=c.count("n_positions", "n_ctx"),
-        epsilon=c.number("layer_norm_epsilon", 1e-5),
-        activation=activation_of(c, "activation_function"),
+def _gpt2(c: Config, d: Decoder) -> Decoder:
+    return replace(
+        d,
         gated=False,
         centred=True,
+        rope=None,
         scale=0.0 if c.get("scale_attn_weights", True) else 1.0,
         scale_by_layer=bool(c.get("scale_attn_by_inverse_layer_idx", False)),
+    )
+
+
+def _gpt_bigcode(c: Config, d: Decoder) -> Decoder:
+    return replace(_gpt2(c, d), shared=1 if c.get("multi_query", True) else d.heads)
+
+
+def _gpt_neo(c: Config, d: Decoder) -> Decoder:
+    kinds = [kind for some, times in c.need("attention_types") for kind in some * times]
+    window = c.count("window_size", default=256)
+    windows = tuple(window if kind == "local" else 0 for kind in kinds)
+    return replace(_gpt2(c, d), scale=1.0, windows=windows)
+
+
+def _gpt_neox(c: Config, d: Decoder) -> Decoder:
+    return replace(d, gated=False, centred=True, parallel=bool(c.get("use_parallel_residual", True)))
+
+
+def _falcon(c: Config, d: Decoder) -> Decoder:
+    if c.get("alibi"):
+        raise UnsupportedError(f"{c.label('alibi')} is set; attention with linear biases is not known")
+    new = bool(c.get("new_decoder_architecture", False))
+    shared = d.shared if new else 1 if c.get("multi_query", True) else d.heads
+    parallel = new or bool(c.get("parallel_attn", True))
+    return replace(d, gated=False, centred=True, parallel=parallel, shared=shared)
+
+
+def _opt(c: Config, d: Decoder) -> Decoder:
+    if not c.get("do_layer_norm_before", True) or c.get("word_embed_proj_dim", d.width) != d.width:
+        raise UnsupportedError(
+            f"{c.file}: models with 'do_layer_norm_before' false or 'word_embed_proj_dim' other than "
+            "'hidden_size' are not known"
+        )
+    return replace(d, gated=False, centred=True, rope=None, epsilon=1e-5)
+
+
+def _gpt_oss(c: Config, d: Decoder) -> Decoder:
+    return replace(d, slope=c.number("swiglu_alpha", 1.702), limit=c.number("swiglu_limit", 7.0), lift=1.0)
+
+
+def _latent(c: Config, d: Decoder) -> Decoder:
+    """Keys and values made of latents, and scores that grow with what positions are stretched by."""
+    turned, value = c.count("qk_rope_head_dim"), c.count("v_head_dim")
+    head = c.count("qk_nope_head_dim") + turned
+    scaling: Mapping[str, Any] = c.get("rope_scaling", c.get("rope_parameters", {}))
+    factor, gain = float(scaling.get("factor") or 1), float(scaling.get("mscale_all_dim") or 0)
+    rope = d.rope
+    if rope is not None and c.get("rope_interleave") is False:
+        rope = replace(rope, interleaved=False)
+    return replace(
+        d,
+        head=head,
+        rope=rope,
+        latent=Latent(c.count("kv_lora_rank"), turned, value),
+        scale=head**-0.5 * yarn_gain(factor, gain) ** 2,
     )
 
 
@@ -237,11 +366,36 @@ def _gemma3(c: Config, d: Decoder) -> Decoder:
     return replace(_gemma(c, d), local_rope=replace(local, factors=()))
 
 
-def _phi(c: Config, d: Decoder) -> Decoder:
-    share = c.number("partial_rotary_factor", 0.5)
-    pairs = int(d.head * share) // 2
-    rope = None if d.rope is None or "rope_parameters" in c.settings else replace(d.rope, pairs=pairs)
-    return replace(d, centred=True, gated=False, parallel=True, rope=rope or d.rope)
+def _phi(_: Config, d: Decoder) -> Decoder:
+    return replace(d, centred=True, gated=False, parallel=True)
+
+
+def _phimoe(c: Config, d: Decoder) -> Decoder:
+    assert d.router is not None
+    far = 2 * c.number("router_jitter_noise", 0.01)
+    return replace(d, centred=True, router=replace(d.router, far=far))
+
+
+def _cohere(c: Config, d: Decoder) -> Decoder:
+    turned = tuple(map(bool, d.windows)) if c.kind == "cohere2" else ()
+    scale = c.number("logit_scale", 0.0625)
+    return replace(d, centred=True, parallel=True, logit_scale=scale, turned=turned)
+
+
+def _stablelm(c: Config, d: Decoder) -> Decoder:
+    return replace(d, centred=True, parallel=bool(c.get("use_parallel_residual", False)))
+
+
+def _exaone(_: Config, d: Decoder) -> Decoder:
+    return replace(d, prenorm=False, turned=tuple(map(bool, d.windows)))
+
+
+def _hunyuan(c: Config, d: Decoder) -> Decoder:
+    return replace(d, normed_turned=True)
+
+
+def _ungated(_: Config, d: Decoder) -> Decoder:
+    return replace(d, gated=False)
 
 
 def _granite(c: Config, d: Decoder) -> Decoder:
@@ -254,7 +408,22 @@ def _granite(c: Config, d: Decoder) -> Decoder:
     )
 
 
+def _granite_hybrid(c: Config, d: Decoder) -> Decoder:
+    """Granite 4 without what the name says: attention in each layer, and no experts."""
+    kinds = c.get("layer_types", c.get("layers_block_type"))
+    if kinds is None or not {*kinds} <= {"attention", "full_attention"} or c.get("num_local_experts", 0):
+        raise UnsupportedError(
+            f"{c.file}: layers that are not attention (Mamba), or have experts beside it, are not known"
+        )
+    rope = d.rope if c.get("position_embedding_type") == "rope" else None
+    return replace(_granite(c, d), rope=rope)
+
+
 def _olmo(c: Config, d: Decoder) -> Decoder:
+    return replace(d, centred=True, scaled=False, epsilon=1e-5)
+
+
+def _olmo2(c: Config, d: Decoder) -> Decoder:
     local = rope_of(c, d.head, "sliding_attention")
     return replace(d, prenorm=False, local_rope=replace(local, factors=(), gain=1.0))
 
@@ -265,19 +434,46 @@ def _smollm3(c: Config, d: Decoder) -> Decoder:
     return replace(d, turned=tuple(map(bool, turned)))
 
 
-def _starcoder(c: Config, d: Decoder) -> Decoder:
-    return replace(d, centred=True, gated=False, epsilon=c.number("norm_epsilon", 1e-5))
+def _centred(_: Config, d: Decoder) -> Decoder:
+    return replace(d, centred=True, gated=False)
 
 
 _CHANGES: dict[str, Callable[[Config, Decoder], Decoder]] = {
+    "arcee": _ungated,
+    "cohere": _cohere,
+    "cohere2": _cohere,
+    "deepseek_v2": _latent,
+    "deepseek_v3": _latent,
+    "exaone4": _exaone,
+    "falcon": _falcon,
     "gemma": _gemma,
     "gemma2": _gemma,
     "gemma3_text": _gemma3,
+    "glm4_moe_lite": _latent,
+    "kimi_k2": _latent,
+    "youtu": _latent,
+    "gpt2": _gpt2,
+    "gpt_bigcode": _gpt_bigcode,
+    "gpt_neo": _gpt_neo,
+    "gpt_neox": _gpt_neox,
+    "gpt_oss": _gpt_oss,
+    "gptj": lambda _, d: replace(d, gated=False, centred=True, parallel=True),
     "granite": _granite,
     "granitemoe": _granite,
-    "olmo2": _olmo,
-    "olmo3": _olmo,
+    "granitemoehybrid": _granite_hybrid,
+    "granitemoeshared": _granite,
+    "hunyuan_v1_dense": _hunyuan,
+    "hunyuan_v1_moe": _hunyuan,
+    "ministral3": _ministral3,
+    "nemotron": _centred,
+    "olmo": _olmo,
+    "olmo2": _olmo2,
+    "olmo3": _olmo2,
+    "opt": _opt,
     "phi": _phi,
+    "phimoe": _phimoe,
     "smollm3": _smollm3,
-    "starcoder2": _starcoder,
+    "stablelm": _stablelm,
+    "starcoder2": _centred,
 }
+"""What differs from the most common decoder, by architecture."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,9 @@ from glow_dialects.core.types import Array
 from glow_dialects.ops.dequantize_blocks import unpack
 from glow_frontends.language.blocks import Blocks
 from glow_frontends.language.decoder import LanguageFiles, Weight
-from glow_frontends.language.huggingface import FUSED, NAMES, WHOLE, prefixes, read_json
+from glow_frontends.language.huggingface import read_json
+from glow_frontends.language.huggingface_names import LATENT, NAMES, WHOLE, Fused
+from glow_frontends.language.huggingface_parts import text_settings, text_tensors
 from glow_frontends.language.safetensors import folder_tensors
 
 
@@ -32,14 +34,20 @@ def save_folder(files: LanguageFiles, target: Path) -> None:
         raise UnsupportedError(f"{source}: only models of Hugging Face's folders are saved as such")
     if target.resolve() == source.resolve():
         raise GlowError(f"{target}: a model is not saved over its own files")
-    config = read_json(source / "config.json")
-    tensors = folder_tensors(source)
+    whole = read_json(source / "config.json")
+    config, tensors = dict(text_settings(whole)), dict[str, Callable[[], Array]](folder_tensors(source))
+    if config != whole:
+        tensors = text_tensors(tensors)
     if config.get("quantization_config"):
         raise GlowError(f"{source}: its weights have few bits already; copy the folder")
     kept: dict[str, Array] = dict.fromkeys(tensors, np.empty(0))
     packed: list[Blocks] = []
-    for theirs, parts in _matrices(str(config["model_type"]), files):
+    for theirs, fused, parts in _matrices(str(config["model_type"]), files, tensors):
         blocks = [p for p in parts if isinstance(p, Blocks)]
+        if blocks and fused is not None and fused.order == LATENT:
+            raise UnsupportedError(
+                f"{source}: '{theirs}' makes keys and values of latents, by codes that do not lie in its rows"
+            )
         if len(blocks) != len(parts):
             continue
         if blocks[0].codes.ndim > 2:
@@ -47,7 +55,9 @@ def save_folder(files: LanguageFiles, target: Path) -> None:
                 f"{source}: GPTQ has matrices, and '{theirs}' are those of all experts in one"
             )
         kept.pop(f"{theirs}.weight", None)
-        kept |= {f"{theirs}.{ending}": part for ending, part in _stored(_joined(blocks)).items()}
+        kept |= {
+            f"{theirs}.{ending}": part for ending, part in _stored(_joined(blocks, fused, files)).items()
+        }
         packed += blocks
     if not packed:
         raise GlowError(f"{source}: no weights have few bits; load it with weights='int4' or 'int8'")
@@ -72,33 +82,42 @@ def _write(source: Path, target: Path, config: Mapping[str, Any], tensors: Mappi
         raise GlowError(f"{target}: {error.strerror or error}") from None
 
 
-def _matrices(kind: str, files: LanguageFiles) -> Iterator[tuple[str, Sequence[Weight]]]:
+def _matrices(
+    kind: str, files: LanguageFiles, tensors: Collection[str]
+) -> Iterator[tuple[str, Fused | None, Sequence[Weight]]]:
     """The name of each matrix, and its parts."""
-    weights = files.weights
-    prefix, layers = prefixes(kind)
-    names, fused = NAMES[kind], FUSED.get(kind, {})
-    inside = {part for parts in fused.values() for part in parts}
+    weights, names = files.weights, NAMES[kind]
+    inside = {part for fused in names.fused.values() for part in fused.parts}
     if "head" in weights:
-        yield "lm_head", [weights["head"]()]
+        heads = names.own["head"].split("|")
+        yield next((n for n in heads if f"{n}.weight" in tensors), heads[-1]), None, [weights["head"]()]
     for layer in range(files.decoder.layers):
-        place = f"{prefix}{layers}.{layer}"
-        for ours, theirs in names.items():
+        place = f"{names.prefix}{names.layers}.{layer}"
+        for ours, theirs in names.own.items():
             if ours in (*WHOLE, *inside) or f"{layer}.{ours}" not in weights:
                 continue
             whole = weights[f"{layer}.{ours}"]()
             if "*" not in theirs:
-                yield f"{place}.{theirs}", [whole]
+                found = (f"{place}.{n}" for n in theirs.split("|"))
+                yield next(n for n in found if {n, f"{n}.weight"} & {*tensors}), None, [whole]
             elif isinstance(whole, Blocks):
                 for number in range(len(whole.codes)):
-                    yield f"{place}.{theirs.replace('*', str(number))}", [whole.expert(number)]
-        for theirs, parts in fused.items():
-            yield f"{place}.{theirs}", [weights[f"{layer}.{part}"]() for part in parts]
+                    yield f"{place}.{theirs.replace('*', str(number))}", None, [whole.expert(number)]
+        for theirs, fused in names.fused.items():
+            parts = [f"{layer}.{part}" for part in fused.parts]
+            if parts[0] in weights:
+                yield f"{place}.{theirs}", fused, [weights[part]() for part in parts]
 
 
-def _joined(blocks: list[Blocks]) -> Blocks:
-    """The parts of a fused matrix, one behind the other."""
-    first = blocks[0]
-    codes, scales = (np.concatenate([getattr(b, n) for b in blocks]) for n in ("codes", "scales"))
+def _joined(blocks: list[Blocks], fused: Fused | None, files: LanguageFiles) -> Blocks:
+    """The parts of a fused matrix, each at its rows."""
+    first, outputs = blocks[0], sum(len(b.codes) for b in blocks)
+    if fused is None:
+        return first
+    places = [fused.rows(part, files.decoder, outputs) for part in fused.parts]
+    codes, scales = (np.empty((outputs, *p.shape[1:]), p.dtype) for p in (first.codes, first.scales))
+    for rows, part in zip(places, blocks, strict=True):
+        codes[rows], scales[rows] = part.codes, part.scales
     return Blocks(codes, scales, first.bits, first.block, first.depth, first.point)
 
 

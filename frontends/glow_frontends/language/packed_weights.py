@@ -15,7 +15,7 @@ from glow_dialects.ops.dequantize_blocks import WIDTHS, pack
 from glow_frontends.language.blocks import Blocks
 from glow_frontends.language.decoder import Weight
 from glow_frontends.language.packed_words import in_fours, in_planes, in_words, of_outputs, run_on
-from glow_frontends.language.scaled_weights import KINDS, SCALES, TABLES, FourBits, Scaled
+from glow_frontends.language.scaled_weights import KINDS, SCALES, TABLES, FourBits, Mxfp4, Scaled
 from glow_frontends.language.settings import float_like
 
 _LAYOUTS = {
@@ -29,6 +29,7 @@ _LAYOUTS = {
     "fp8": ("fp8",),
     "gptq": ("gptq", "gptq_v2", "gptq_p"),
     "modelopt": ("fp8",),
+    "mxfp4": ("mxfp4",),
 }
 """Methods (`quant_method`), and the layouts of each that are known; the first where settings name none."""
 
@@ -95,6 +96,10 @@ def with_packed(
         tables = [n for n in tensors if n.endswith(".weight.quant_map")]
         bases = [n.removesuffix(".weight.quant_map") for n in tables]
         return found | {f"{base}.weight": FourBits(tensors, base, place, layout) for base in bases}
+    if layout == "mxfp4":
+        bases = [n.removesuffix("_blocks") for n in tensors if n.endswith("_blocks")]
+        rest = {n: t for n, t in found.items() if n[: -len("_blocks")] not in bases}
+        return rest | {f"{base}.weight": Mxfp4(tensors, base, place) for base in bases}
     if method not in ("awq", "gptq"):
         found |= _scaled(tensors, settings, place)
     for name in tensors:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -26,11 +26,19 @@ class Rope:
     short_places: int = 0
     #: What cosines and sines are multiplied with.
     gain: float = 1.0
+    #: Queries at place p are multiplied with 1 + growth log(1 + floor(p / `grown`)), as Llama 4 does.
+    growth: float = 0.0
+    grown: int = 1
 
     def __post_init__(self) -> None:
         for factors in (self.factors, self.long_factors):
             if len(factors) not in (0, self.pairs):
                 raise GlowError(f"{len(factors)} factors stretch {self.pairs} pairs of rotary positions")
+
+    @property
+    def of_keys(self) -> Rope:
+        """The positions of keys, which do not grow."""
+        return replace(self, growth=0.0) if self.growth else self
 
     def tables(self, places: int) -> tuple[Array, Array]:
         """Cosines and sines [places, pairs], f32, of caches of so many places."""
@@ -40,7 +48,8 @@ class Rope:
             turns = turns / np.asarray(factors)
         # Products in f32, as the models were trained with.
         angles = np.arange(places, dtype=np.float32)[:, None] * turns.astype(np.float32)
-        return tuple((f(angles) * self.gain).astype(np.float32) for f in (np.cos, np.sin))  # pyright: ignore
+        gain = self.gain * (1.0 + self.growth * np.log1p(np.arange(places) // self.grown))[:, None]
+        return tuple((f(angles) * gain).astype(np.float32) for f in (np.cos, np.sin))  # pyright: ignore
 
 
 def llama3_factors(rope: Rope, s: Mapping[str, Any]) -> tuple[float, ...]:

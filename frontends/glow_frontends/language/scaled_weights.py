@@ -25,6 +25,8 @@ TABLES = (
 """What is beside the codes of NF4 and FP4, by the ends of the names."""
 _BLOCKS = {"int8": (32,), "float8_e4m3fn": (128, 64, 32)}
 """Places of a block where a whole row shares a scale: what meets ints is rounded block by block."""
+_E2M1 = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, -0.0, -0.5, -1.0, -1.5, -2.0, -3.0, -4.0, -6.0)
+"""Floats of 4 bits, of which the first is the sign."""
 
 Tensors = Mapping[str, Callable[[], Array]]
 
@@ -137,3 +139,39 @@ class FourBits:
         if name not in self.tensors:
             raise GlowError(f"{self.place}: the weights have no '{name}'")
         return np.asarray(self.tensors[name]())
+
+
+@dataclass(frozen=True)
+class Mxfp4:
+    """The matrices of experts as gpt-oss has them, in the format MXFP4 of the Open Compute Project.
+
+    `base`_blocks are bytes [experts, outputs, blocks, 16], two floats of 4 bits in each, `base`_scales bytes
+    [experts, outputs, blocks]: powers of 2, 127 for 1.
+    """
+
+    tensors: Tensors
+    base: str
+    place: str
+
+    def __call__(self) -> Blocks:
+        """The matrices; GlowError where their parts do not fit."""
+        codes, scales = (self._part(ending) for ending in ("_blocks", "_scales"))
+        if codes.ndim != 4 or codes.shape[3] != 16 or scales.shape != codes.shape[:3]:
+            raise GlowError(
+                f"{self.place}: '{self.base}_blocks' {list(codes.shape)} and '{self.base}_scales' "
+                f"{list(scales.shape)} do not fit; blocks are 16 bytes, with a scale for each"
+            )
+        if (scales == 255).any():
+            raise GlowError(f"{self.place}: '{self.base}_scales' has scales that are no numbers (255)")
+        experts, outputs, blocks, _ = codes.shape
+        numbers = np.ldexp(np.float32(1), scales.astype(np.int32) - 127)
+        codes = codes.reshape(experts, outputs, blocks * 16)
+        return Blocks(codes, numbers, 4, 32, blocks * 32, levels=_E2M1)
+
+    def _part(self, ending: str) -> Array:
+        stored = self.tensors.get(f"{self.base}{ending}")
+        part = None if stored is None else stored()
+        if part is None or part.dtype != np.uint8:
+            kind = "missing" if part is None else part.dtype
+            raise GlowError(f"{self.place}: '{self.base}{ending}' is {kind}, expected bytes")
+        return part

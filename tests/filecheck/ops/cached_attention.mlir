@@ -58,3 +58,19 @@ glow.func @main {
   %n = glow.get @numbers : tensor<2xi32>
   %0 = glow.cached_attention %q, %keys, %keys, %n, %n {scale = 0.5 : f64} : (tensor<1x2x4x8xf32>, tensor<3x2x9x8xf32>, tensor<3x2x9x8xf32>, tensor<2xi32>, tensor<2xi32>) -> tensor<1x2x4x8xf32>
 }
+
+// -----
+
+// expected-error@unknown {{glow.cached_attention: sinks are tensor<2xf32>; give one number a head of q}}
+// CHECK: glow.cached_attention: sinks are tensor<2xf32>; give one number a head of q
+glow.placeholder @q input : tensor<1x2x4x8xf32>
+glow.placeholder @keys state : tensor<3x2x9x8xf32>
+glow.placeholder @numbers input : tensor<1xi32>
+glow.placeholder @sinks input : tensor<2xf32>
+glow.func @main {
+  %q = glow.get @q : tensor<1x2x4x8xf32>
+  %keys = glow.get @keys : tensor<3x2x9x8xf32>
+  %n = glow.get @numbers : tensor<1xi32>
+  %sinks = glow.get @sinks : tensor<2xf32>
+  %0 = glow.cached_attention %q, %keys, %keys, %n, %n, %sinks {scale = 0.5 : f64} : (tensor<1x2x4x8xf32>, tensor<3x2x9x8xf32>, tensor<3x2x9x8xf32>, tensor<1xi32>, tensor<1xi32>, tensor<2xf32>) -> tensor<1x2x4x8xf32>
+}

@@ -103,12 +103,16 @@ def has_block_kernel(bits: int, block: int, levels: Sequence[float] | None, targ
     """Whether there is a kernel for codes of this form."""
     if levels is None:
         return bits == 8 or block * bits % 32 == 0
-    return levels == E4M3 if bits == 8 else _permutes(target) and block * bits % 32 == 0
+    return levels == E4M3 if bits == 8 else _looks_up(bits, levels, target) and block * bits % 32 == 0
 
 
-def _permutes(target: CpuTarget) -> bool:
-    """Whether one instruction looks up 16 numbers by the low bits of each lane."""
-    return target.vector_bytes == 64
+def _looks_up(bits: int, levels: Sequence[float] | None, target: CpuTarget) -> bool:
+    """Whether numbers are looked up by codes: one instruction has 16 of them, or two have 8 each.
+
+    Two take longer than to convert codes that stand for their own number.
+    """
+    twice = target.vector_bytes == 32 and "x86" in target.triple and levels is not None
+    return bits < 8 and (target.vector_bytes == 64 or twice)
 
 
 def block_scratch_bytes(spec: BlockGemmSpec, target: CpuTarget) -> int:
@@ -156,7 +160,7 @@ class _Emission:
         self.extras = [next(operands) for _ in range(spec.epilogue.extras)]
         self.faults = next(operands) if spec.checked else None
         self.scratch = next(operands) if block_scratch_bytes(spec, k.target) else None
-        self.looks_up = _permutes(k.target) and spec.bits < 8
+        self.looks_up = _looks_up(spec.bits, spec.levels, k.target)
         self.floats = spec.bits == 8 and spec.levels is not None
         self.late = False
 
@@ -399,8 +403,15 @@ class _Emission:
         levels = self.spec.levels or tuple(range(count))
         point = 0.0 if self.offsets is not None else self.spec.point
         table = [ir.Constant(F32, float(np.float32(levels[i % count] - point))) for i in range(16)]
-        numbers = ir.Constant(vector(F32, 16), table)
-        return k.named_intrinsic("llvm.x86.avx512.permvar.sf.512", [numbers, word], [])
+        if lanes == 16:
+            numbers = ir.Constant(vector(F32, 16), table)
+            return k.named_intrinsic("llvm.x86.avx512.permvar.sf.512", [numbers, word], [])
+        low, high = (
+            k.named_intrinsic("llvm.x86.avx2.permps", [ir.Constant(vector(F32, 8), half), word], [])
+            for half in (table[:8], table[8:])
+        )
+        late = k.b.icmp_signed("<", k.b.shl(word, k.splat(28, 8, I32)), k.splat(0, 8, I32))
+        return k.b.select(late, high, low)
 
 
 _Take = Callable[[Index, list[ir.Value], list[ir.Value]], list[ir.Value]]

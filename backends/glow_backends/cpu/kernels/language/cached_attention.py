@@ -28,6 +28,7 @@ from glow_backends.cpu.emit.vecmath import exp_nonpositive, tanh
 from glow_backends.cpu.kernel import Kernel
 from glow_backends.cpu.kernels.language.rotary import number
 from glow_backends.cpu.target import CpuTarget
+from glow_dialects.core.types import present
 from glow_dialects.ops.cached_attention import CachedAttentionOp
 
 _ROWS = 16
@@ -43,7 +44,7 @@ class CachedAttentionSpec:
     """result [batch, tokens, heads, width] of q [batch, tokens, heads, depth], f32; see the card.
 
     Operands: result, q, keys [sequences, shared, capacity, depth], values [sequences, shared, capacity,
-    width], slots and starts (i32, one a batch).
+    width], slots and starts (i32, one a batch), where `sinks` those [heads].
     """
 
     batch: int
@@ -57,11 +58,17 @@ class CachedAttentionSpec:
     scale: float
     window: int
     softcap: float
+    sinks: bool = False
+
+    @property
+    def parts(self) -> int:
+        """Into how many parts the heads that share keys are taken apart, so that workers share them."""
+        return ceil_div(self.heads // self.shared, _ROWS)
 
     @property
     def each(self) -> int:
-        """Heads that share keys."""
-        return self.heads // self.shared
+        """Heads of a part; the last one overlaps the one before it where they do not divide."""
+        return ceil_div(self.heads // self.shared, self.parts)
 
     @property
     def tile(self) -> int:
@@ -77,7 +84,7 @@ class CachedAttentionSpec:
 class _Emission:
     def __init__(self, k: KernelBuilder, spec: CachedAttentionSpec) -> None:
         self.k, self.spec, self.lanes = k, spec, k.target.lanes
-        self.result, self.q, self.keys, self.values, self.slots, self.starts = k.operands
+        self.result, self.q, self.keys, self.values, self.slots, self.starts, *self.sinks = k.operands
         self.block = spec.block(k.target)
         self.chunks = ceil_div(spec.width, self.lanes)
         rows = spec.tile * spec.each
@@ -87,12 +94,12 @@ class _Emission:
         self.last_place = k.size(spec.capacity - 1)
 
     def emit(self) -> None:
-        """Items: sequences of the batch, heads of keys, tiles of tokens."""
+        """Items: sequences of the batch, heads of keys, parts of those that share them, tiles of tokens."""
         k, spec = self.k, self.spec
         tiles = ceil_div(spec.tokens, spec.tile)
-        sizes = (0, spec.shared, k.size(tiles))
-        with k.items(k.size(spec.batch * spec.shared * tiles)) as item:
-            batch, group, tile = split_index(k, item, sizes)
+        sizes = (0, spec.shared, spec.parts, k.size(tiles))
+        with k.items(k.size(spec.batch * spec.shared * spec.parts * tiles)) as item:
+            batch, group, part, tile = split_index(k, item, sizes)
             # The last tile overlaps the one before it where the tokens do not divide.
             self.token = minimum(k, k.mul(tile, spec.tile), k.size(spec.tokens - spec.tile))
             self.begin = k.add(number(k, self.starts, batch), self.token)
@@ -101,15 +108,19 @@ class _Emission:
             self.own_keys = k.gep(self.keys, k.mul(plane, spec.depth))
             self.own_values = k.gep(self.values, k.mul(plane, spec.width))
             first = k.add(k.mul(batch, k.size(spec.tokens)), self.token)
-            self.first_row = k.add(k.mul(first, spec.heads), k.mul(group, spec.each))
+            own = spec.heads // spec.shared
+            self.head = k.add(k.mul(group, own), minimum(k, k.mul(part, spec.each), k.size(own - spec.each)))
+            self.first_row = k.add(k.mul(first, spec.heads), self.head)
             self._tile()
 
     def _tile(self) -> None:
         """All blocks of places that a tile's rows see."""
         k, spec = self.k, self.spec
-        with k.loop(0, spec.tile * spec.each) as row:
-            k.store(k.splat(-math.inf, 1), self.peaks, row)
-            k.store(k.splat(0.0, 1), self.totals, row)
+        with k.loop(0, spec.tile) as token, k.loop(0, spec.each) as head:
+            row = k.add(k.mul(token, spec.each), head)
+            sink = k.load(self.sinks[0], k.add(self.head, head)) if self.sinks else k.splat(-math.inf, 1)
+            k.store(sink, self.peaks, row)
+            k.store(k.splat(1.0 if self.sinks else 0.0, 1), self.totals, row)
             for c in range(self.chunks):
                 at = k.add(k.mul(row, self.chunks * self.lanes), c * self.lanes)
                 k.store(k.splat(0.0, self.lanes), self.sums, at)
@@ -272,7 +283,7 @@ def emit_cached_attention(
     module: ir.Module, name: str, spec: CachedAttentionSpec, target: CpuTarget
 ) -> ir.Function:
     """Emit the kernel of a spec."""
-    k = KernelBuilder(module, name, 6, target, sized=True)
+    k = KernelBuilder(module, name, 7 if spec.sinks else 6, target, sized=True)
     _Emission(k, spec).emit()
     return k.finish()
 
@@ -284,7 +295,7 @@ class CachedAttention(Kernel[CachedAttentionOp, CachedAttentionSpec]):
     emit = staticmethod(emit_cached_attention)
 
     def match(self, op: CachedAttentionOp, context: CallContext) -> CachedAttentionSpec | None:
-        floats = (op.q, op.keys, op.values)
+        floats = (op.q, op.keys, op.values, *present(op.sinks))
         if op.predicate is not None or any(dtype_name(v) != "f32" or 0 in shape(v) for v in floats):
             return None
         (batch, tokens, heads, depth), keys = shape(op.q), shape(op.keys)
@@ -299,6 +310,7 @@ class CachedAttention(Kernel[CachedAttentionOp, CachedAttentionSpec]):
             scale=op.scale,
             window=op.window,
             softcap=op.softcap,
+            sinks=op.sinks is not None,
         )
 
     def flops(self, spec: CachedAttentionSpec) -> int:
