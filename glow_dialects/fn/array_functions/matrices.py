@@ -286,6 +286,10 @@ def _multiplied(
 
 
 # --- joins -------------------------------------------------------------------------------------------------
+def _concatenate(u: Unit, *arrays: SSAValue, axis: int) -> SSAValue:
+    return joined(u, arrays, axis)
+
+
 def _vstack(u: Unit, *arrays: SSAValue) -> SSAValue:
     return joined(u, [at_least(2)(u, a) for a in arrays], 0)
 
@@ -312,7 +316,7 @@ def _dstack(u: Unit, *arrays: SSAValue) -> SSAValue:
 MATRICES: dict[str, Maker] = {
     "einsum": _einsum,
     "meshgrid": _meshgrid,
-    "column_stack": _column_stack, "convolve": _convolve, "cross": _cross, "diag": _diag,
+    "column_stack": _column_stack, "concatenate": _concatenate, "convolve": _convolve, "cross": _cross, "diag": _diag,
     "diagonal": _diagonal, "dot": _dot, "dstack": _dstack, "hstack": _hstack, "inner": _inner, "kron": _kron,
     "norm": _norm, "outer": _outer, "tensordot": _tensordot, "trace": _trace, "tril": _trilu(False),
     "triu": _trilu(True), "vstack": _vstack,

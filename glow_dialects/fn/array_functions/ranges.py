@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -37,13 +38,18 @@ def _open_arange(u: Unit, first: Any, last: Any, step: Any, dtype: str | None) -
     return u.cast(numbers, element_type(dtype or "int64"))
 
 
-def _eye(u: Unit, N: int, M: int | None, k: int, dtype: str) -> SSAValue:
-    if not is_open((N, N if M is None else M, k)):
-        return u.cast(u.b.constant(np.eye(N, M, k)), element_type(dtype))
-    columns = N if M is None else M
-    rows = u.op("add", u.reshape(u.numbers(N), (N, 1)), u.size(k))
-    same = u.op("cmp_eq", rows, u.reshape(u.numbers(columns), (1, columns)))
-    return u.cast(same, element_type(dtype))
+def _diagonals(kind: str, known: Callable[..., Array]) -> Maker:
+    """1 where a column is that of the diagonal, or compares with it, else 0."""
+
+    def make(u: Unit, N: int, M: int | None, k: int, dtype: str) -> SSAValue:
+        if not is_open((N, N if M is None else M, k)):
+            return u.cast(u.b.constant(known(N, M, k)), element_type(dtype))
+        columns = N if M is None else M
+        rows = u.op("add", u.reshape(u.numbers(N), (N, 1)), u.size(k))
+        chosen = u.op(kind, rows, u.reshape(u.numbers(columns), (1, columns)))
+        return u.cast(chosen, element_type(dtype))
+
+    return make
 
 
 def _linspace(u: Unit, start: SSAValue, stop: SSAValue, num: int, endpoint: bool) -> SSAValue:
@@ -56,4 +62,7 @@ def _linspace(u: Unit, start: SSAValue, stop: SSAValue, num: int, endpoint: bool
 
 
 #: Functions by name.
-RANGES: dict[str, Maker] = {"arange": _arange, "eye": _eye, "linspace": _linspace}
+RANGES: dict[str, Maker] = {
+    "arange": _arange, "eye": _diagonals("cmp_eq", np.eye), "linspace": _linspace,
+    "tri": _diagonals("cmp_ge", np.tri),
+}  # fmt: skip

@@ -16,6 +16,8 @@ from glow_dialects.fn.array_functions.arrays import ARRAYS, axes_of, axis_of, co
 from glow_dialects.fn.array_functions.assign import setitem
 from glow_dialects.fn.array_functions.getitem import getitem
 from glow_dialects.fn.array_functions.matrices import MATRICES
+from glow_dialects.fn.array_functions.places import PLACES
+from glow_dialects.fn.array_functions.quantiles import QUANTILES
 from glow_dialects.fn.array_functions.ranges import RANGES
 from glow_dialects.fn.array_functions.signatures import COUNT, signature
 from glow_dialects.fn.array_keys import At, key_of, padded_key, with_bounds
@@ -260,6 +262,10 @@ def _keyed(attributes: Options, shapes: Sequence[tuple[int, ...]]) -> list[Subsc
     return [(e.place, size) for e, size in zip(entries, shapes[0], strict=False) if isinstance(e, At)]
 
 
+#: The functions of arrays by name.
+MAKERS = {**ARRAYS, **MATRICES, **PLACES, **QUANTILES, **RANGES}
+
+
 class ArrayFunction(ByOperators):
     """A function of arrays by its name in NumPy: `np:cumsum`."""
 
@@ -281,8 +287,7 @@ class ArrayFunction(ByOperators):
         assert known is not None, self.of
         arguments = {n: _listed(v) for n, v in options.items()}
         count = arguments.pop(COUNT, len(x))
-        maker = ARRAYS.get(self.of) or RANGES.get(self.of) or MATRICES[self.of]
-        return maker(u, *x[:count], **{**known.options, **arguments})
+        return MAKERS[self.of](u, *x[:count], **{**known.options, **arguments})
 
     def subscripts(self, attributes: Options, shapes: Sequence[tuple[int, ...]]) -> list[Subscript]:
         if self.of == "setitem":
