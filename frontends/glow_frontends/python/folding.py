@@ -47,7 +47,7 @@ _PLAIN = bool | int | float
 def folded(card: type[Primitive], left: Any, right: Any) -> Static | None:
     """The value of an operator on objects of Python, None where it is left to the program.
 
-    Numbers have all operators; texts, None, and tuples and lists of such, which are one kind here, comparisons.
+    Numbers have all operators; texts, None, and tuples and lists of such, which are one here, comparisons.
     """
     left, right = _comparable(left), _comparable(right)
     numbers = isinstance(left, _PLAIN) and isinstance(right, _PLAIN)

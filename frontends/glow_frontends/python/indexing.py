@@ -80,7 +80,9 @@ def _axes(c: Expressions, index: ast.expr, value: Value, env: Env) -> list[Value
     numpy = False
     if isinstance(index, ast.Call):
         called = c.expression(index.func, env)
-        numpy = isinstance(called, Static) and str(getattr(called.value, "__module__", "")).startswith("numpy")
+        numpy = isinstance(called, Static) and str(getattr(called.value, "__module__", "")).startswith(
+            "numpy"
+        )
     written = isinstance(value, Static) and isinstance(value.value, tuple)
     return c.items(value, index) if numpy or written else None
 

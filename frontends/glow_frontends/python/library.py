@@ -25,6 +25,7 @@ from glow_dialects.fn.primitives.records import IsInstance, MakeDict, Zip
 from glow_dialects.fn.primitives.shapes import Astype, AstypeAs, Fitting, Full, Reshape
 from glow_dialects.fn.primitives.tuples import Copy, Len, SumItems, ToArray, ToTuple
 from glow_frontends.python.calls import Keywords, apply_value, static_attribute
+from glow_frontends.python.comparisons import known
 from glow_frontends.python.dicts import DICT_METHODS
 from glow_frontends.python.emit import Static, Value
 from glow_frontends.python.lists import ASKING, extreme, sorted_items
@@ -298,6 +299,8 @@ def _reduction(name: str) -> Handler:
         options = dict(keywords)
         if len(values) > 1:
             options["axis"] = values[1]
+        if any(known(c, v) is None for v in options.values()):
+            return call_function(c, node, name.removeprefix("reduce_"), [values[0]], options)
         attributes: dict[str, Attribute] = {}
         for key, value in options.items():
             if not (isinstance(value, Static) and value.value is None):

@@ -1,4 +1,4 @@
-"""NumPy's statistics, polynomials, slopes and sums, written with other functions of NumPy: compiled like the user's."""
+"""Statistics, polynomials and slopes of NumPy, written with other functions of it, and compiled."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 
-# --- statistics ----------------------------------------------------------------------------------------------
+# --- statistics --------------------------------------------------------------------------------------------
 def average(a: Any, axis: Any = None, weights: Any = None) -> Any:
     """The mean, weighted where weights are given."""
     if weights is None:
@@ -46,19 +46,19 @@ def digitize(x: Any, bins: Any, right: bool = False) -> Any:
     """In which of the intervals between bins, which rise or fall, numbers lie."""
     edges = np.asarray(bins)
     below = np.searchsorted(edges, x, side="left" if right else "right")
-    above = len(edges) - np.searchsorted(edges[::-1], x, side="right" if right else "left")
+    above = len(edges) - np.searchsorted(edges[::-1], x, side="left" if right else "right")
     return np.where(edges[0] <= edges[-1], below, above)
 
 
 def histogram_bin_edges(a: Any, bins: Any = 10, range: Any = None) -> Any:
     """The edges of bins: as many of one width, from the least element to the largest, or those given."""
-    if np.ndim(bins) == 1:
+    if np.ndim(np.asarray(bins)) == 1:
         return np.asarray(bins)
     x = np.ravel(a) * 1.0
     low, high = (np.min(x), np.max(x)) if range is None else range
     same = low == high
-    edges = np.linspace(np.where(same, low - 0.5, low), np.where(same, high + 0.5, high), bins + 1)
-    return edges.astype(np.asarray(x).dtype)
+    ends = np.float64(np.where(same, low - 0.5, low)), np.float64(np.where(same, high + 0.5, high))
+    return np.linspace(ends[0], ends[1], bins + 1).astype(np.asarray(x).dtype)
 
 
 def histogram(a: Any, bins: Any = 10, range: Any = None, density: Any = None, weights: Any = None) -> Any:
@@ -88,7 +88,7 @@ def interp(x: Any, xp: Any, fp: Any) -> Any:
     return np.take(fp, at) + part * (np.take(fp, at + 1) - np.take(fp, at))
 
 
-# --- polynomials ---------------------------------------------------------------------------------------------
+# --- polynomials -------------------------------------------------------------------------------------------
 def polyval(p: Any, x: Any) -> Any:
     """The polynomial of coefficients p, the highest power first, at x."""
     total = np.zeros_like(x)
@@ -138,7 +138,7 @@ def polyder(p: Any, m: int = 1) -> Any:
 def polyint(p: Any, m: int = 1, k: Any = None) -> Any:
     """The integral of order m of a polynomial, with the constants k."""
     made = np.atleast_1d(p)
-    constants = np.zeros(m) if k is None else np.atleast_1d(k) * np.ones(m)
+    constants = np.zeros(m) if k is None else np.asarray(k) * np.ones(m)
     for i in range(m):
         made = np.concatenate((made / np.arange(len(made), 0, -1), constants[i : i + 1]))
     return made
@@ -148,17 +148,17 @@ def polyfit(x: Any, y: Any, deg: int, rcond: Any = None, full: bool = False, w: 
     """The polynomial of least squares, the highest power first; columns have length 1 while it is sought."""
     if full:
         raise ValueError("polyfit gives the polynomial only, full=False")
-    kind = (np.asarray(x) * 1.0 + np.asarray(y).reshape(-1)[0] * 1.0).dtype
     powers, wanted = np.vander(np.float64(x), deg + 1), np.float64(y)
-    cut = len(powers) * np.finfo(np.asarray(x) * 1.0).eps if rcond is None else rcond
+    narrow = (np.asarray(x) * 1.0).dtype == np.float32
+    cut = len(powers) * (2.0**-23 if narrow else 2.0**-52) if rcond is None else rcond
     if w is not None:
         powers = powers * np.float64(w)[:, None]
         wanted = (wanted.T * np.float64(w)).T
     scale = np.sqrt(np.sum(powers * powers, 0))
-    return ((np.linalg.lstsq(powers / scale, wanted, cut)[0].T / scale).T).astype(kind)
+    return (np.linalg.lstsq(powers / scale, wanted, cut)[0].T / scale).T
 
 
-# --- slopes, sums and sequences ------------------------------------------------------------------------------
+# --- slopes, sums and sequences ----------------------------------------------------------------------------
 def trapezoid(y: Any, x: Any = None, dx: float = 1.0, axis: int = -1) -> Any:
     """The integral along an axis by trapezoids between places x, or at distances dx."""
     moved = np.moveaxis(y, axis, -1)
@@ -166,33 +166,26 @@ def trapezoid(y: Any, x: Any = None, dx: float = 1.0, axis: int = -1) -> Any:
     return np.sum(steps * (moved[..., 1:] + moved[..., :-1]) / 2.0, -1)
 
 
-def gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: int = 1) -> Any:
-    """Slopes along an axis, or the tuple of those along all, by differences of neighbours on both sides."""
+def slopes(f: Any, step: Any, edge_order: int) -> Any:
+    """np.gradient: slopes along the only axis, or the tuple of those along all."""
     y = np.asarray(f)
-    if isinstance(axis, tuple):
-        return tuple([_slope(y, _step(varargs, i), a, edge_order) for i, a in enumerate(axis)])
-    if axis is not None:
-        return _slope(y, _step(varargs, 0), axis, edge_order)
     if y.ndim == 1:
-        return _slope(y, _step(varargs, 0), 0, edge_order)
-    return _slopes(y, y.shape, varargs, edge_order)
+        return slope(y, step, 0, edge_order)
+    if y.ndim == 2:
+        return slope(y, step, 0, edge_order), slope(y, step, 1, edge_order)
+    if y.ndim == 3:
+        return tuple([slope(y, step, a, edge_order) for a in (0, 1, 2)])
+    if y.ndim == 4:
+        return tuple([slope(y, step, a, edge_order) for a in (0, 1, 2, 3)])
+    raise ValueError("np.gradient of this many axes; name them by axis")
 
 
-def _slopes(y: Any, rest: Any, steps: Any, edge_order: int) -> Any:
-    """Slopes along the last axes, as many as `rest` has; `steps`: of these axes, or of all."""
-    if len(rest) == 0:
-        return ()
-    behind = steps[1:] if len(steps) > 1 else steps
-    return (_slope(y, _step(steps, 0), -len(rest), edge_order), *_slopes(y, rest[1:], behind, edge_order))
+def slope(f: Any, step: Any, axis: int, edge_order: int) -> Any:
+    """Slopes along an axis, by differences of neighbours on both sides, which are a step or places apart."""
+    return np.moveaxis(_slope(np.moveaxis(f, axis, -1) * 1.0, step, edge_order), -1, axis)
 
 
-def _step(steps: Any, i: int) -> Any:
-    """The distance of neighbours along an axis."""
-    return 1.0 if len(steps) == 0 else steps[0] if len(steps) == 1 else steps[i]
-
-
-def _slope(f: Any, step: Any, axis: int, edge_order: int) -> Any:
-    y = np.moveaxis(f * 1.0, axis, -1)
+def _slope(y: Any, step: Any, edge_order: int) -> Any:
     n = y.shape[-1]
     if n < edge_order + 1:
         raise ValueError(
@@ -207,7 +200,7 @@ def _slope(f: Any, step: Any, axis: int, edge_order: int) -> Any:
     if edge_order == 2:
         first = first + (first - rise[..., 1:2]) * before[0]
         last = last + (last - rise[..., -2:-1]) * behind[-1]
-    return np.moveaxis(np.concatenate((first, middle, last), -1), -1, axis)
+    return np.concatenate((first, middle, last), -1)
 
 
 def correlate(a: Any, v: Any, mode: str = "valid") -> Any:
@@ -232,6 +225,6 @@ def unwrap(p: Any, discont: Any = None, axis: int = -1, period: float = 6.283185
 ANALYSIS: dict[Any, Any] = {
     getattr(np, f.__name__): f
     for f in (average, cov, corrcoef, digitize, histogram_bin_edges, histogram, interp, polyval, vander,
-              polyadd, polysub, polymul, polyder, polyint, polyfit, trapezoid, gradient, correlate, unwrap)
+              polyadd, polysub, polymul, polyder, polyint, polyfit, trapezoid, correlate, unwrap)
     if hasattr(np, f.__name__)
 }  # fmt: skip

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 
-# --- elimination ---------------------------------------------------------------------------------------------
+# --- elimination -------------------------------------------------------------------------------------------
 def _swapped(a: Any, rows: Any, k: int, p: int) -> Any:
     """Rows k and p exchanged."""
     place = rows[:, None]
@@ -102,7 +102,7 @@ def matrix_power(a: Any, n: int) -> Any:
     return power
 
 
-# --- reflections ---------------------------------------------------------------------------------------------
+# --- reflections -------------------------------------------------------------------------------------------
 class QRResult(NamedTuple):
     """The factors of a matrix."""
 
@@ -138,7 +138,7 @@ def _floats(a: Any) -> Any:
 
 
 def _reflected(a: Any, columns: int) -> Any:
-    """By reflections: so many columns of an orthogonal matrix, and the rows above the diagonal of a product."""
+    """By reflections: so many columns of an orthogonal matrix, and the triangle it is multiplied with."""
     m, n = a.shape
     count = min(m, n)
     rows = np.arange(m)
@@ -169,8 +169,8 @@ def qr(a: Any, mode: str = "reduced") -> Any:
     return upper if mode == "r" else QRResult(q.astype(kind), upper)
 
 
-# --- rotations -----------------------------------------------------------------------------------------------
-_EPSILON = 2.220446049250313e-16
+# --- rotations ---------------------------------------------------------------------------------------------
+_EPSILON = 2.0**-52
 #: Turns in which each column meets each other one; as many as leave rounding, for 2 to 128 columns.
 _TURNS = 10
 
@@ -288,7 +288,7 @@ def svdvals(x: Any) -> Any:
 
 
 def eigh(a: Any, UPLO: str = "L") -> Any:
-    """Eigenvalues of a symmetric matrix, of which one triangle is read, and the vectors; signs are not LAPACK's."""
+    """Eigenvalues and vectors of a symmetric matrix, of which a triangle is read; signs are not LAPACK's."""
     values, vectors = _eigen(a, UPLO)
     return EighResult(values.astype(_floats(a)), vectors.astype(_floats(a)))
 
@@ -322,7 +322,7 @@ def _pseudo_gradient(d: Any, p: Any, a: Any, rcond: float) -> Any:
 
 
 def lstsq(a: Any, b: Any, rcond: Any = None) -> Any:
-    """The x of least a x - b, the sums of its squares, the rank and the singular values of a, which has full rank."""
+    """The x of least a x - b, the sums of its squares, the rank of a and its singular values."""
     m, n = np.shape(a)
     x, y, kind = _matrix(a), np.float64(b), (np.asarray(a) * 1.0 + np.asarray(b).reshape(-1)[0] * 1.0).dtype
     s = _singular(x)[1]
@@ -330,14 +330,20 @@ def lstsq(a: Any, b: Any, rcond: Any = None) -> Any:
     best = _inverse(x, limit) @ y
     rest = y - x @ best
     sums = np.sum(rest * rest, 0) if m > n else np.zeros(0)
-    return best.astype(kind), np.atleast_1d(sums).astype(kind), np.sum(s > limit * s[0]), s.astype(kind)
+    return (
+        best.astype(kind),
+        np.atleast_1d(sums).astype(kind),
+        np.sum(s > limit * s[0]).astype(np.int32),
+        s.astype(kind),
+    )
 
 
 def matrix_rank(A: Any, tol: Any = None, hermitian: bool = False, rtol: Any = None) -> Any:
     """How many singular values are above tol, or above rtol times the largest."""
     m, n = np.shape(A)
     s = _singular(_matrix(A))[1]
-    limit = s[0] * (max(m, n) * _EPSILON if rtol is None else rtol)
+    epsilon = 2.0**-23 if _floats(A) == np.float32 else _EPSILON
+    limit = s[0] * (max(m, n) * epsilon if rtol is None else rtol)
     return np.sum(s > (limit if tol is None else tol))
 
 

@@ -19,7 +19,7 @@ from glow_dialects.fn.primitives.compare import BitAnd, BitOr, Bits, BitXor, Cli
 from glow_dialects.fn.primitives.operators import ArrayFunction, Stack
 from glow_dialects.fn.primitives.scalars import UFUNC, Predicate, ScalarPrimitive
 from glow_dialects.fn.primitives.tuples import ToArray
-from glow_frontends.python.calls import Handler, Keywords, evaluated, int_constant
+from glow_frontends.python.calls import Handler, Keywords, evaluated
 from glow_frontends.python.emit import Static, Value
 
 if TYPE_CHECKING:
@@ -31,6 +31,10 @@ _IDLE: dict[str, tuple[Any, ...]] = {
     "subok": (True, False), "like": (None,), "interpolation": ("linear",), "method": ("linear",),
     "optimize": (True, False),
 }  # fmt: skip
+
+
+#: Functions along the last axis if no axis is given, and of all elements if it is None.
+_LAST_AXIS = ("sort", "argsort", "take_along_axis")
 
 
 def as_array(c: Expressions, node: ast.AST, value: Value) -> SSAValue:
@@ -112,6 +116,8 @@ def call_function(
         if key not in places:
             c.fail(node, f"the argument '{key}' cannot be compiled", f"use {', '.join(places)}")
         arguments[key] = value
+    if name in _LAST_AXIS:
+        arguments.setdefault("axis", Static(-1))
     missing = [a for a in first if a not in arguments]
     if missing:
         c.fail(node, f"np.{name} needs {' and '.join(missing)}")
@@ -203,7 +209,9 @@ def pointwise(card: Card, count: int) -> Handler:
 
 
 #: Functions that are not NumPy's own of that name: those of another module, and those with a handler below.
-_ELSEWHERE = {"norm": np.linalg.norm, "einsum": None, "meshgrid": None, "insert": None}
+_ELSEWHERE = {"norm": np.linalg.norm} | dict.fromkeys(
+    ("concatenate", "einsum", "insert", "max", "meshgrid", "min", "prod", "sum")
+)
 
 
 def _named() -> dict[Any, Handler]:

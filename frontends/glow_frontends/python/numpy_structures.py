@@ -14,9 +14,10 @@ from glow_dialects.fn.primitives.cotangents import BroadcastLike
 from glow_dialects.fn.primitives.operators import Operator, Stack
 from glow_dialects.fn.primitives.shapes import Shape
 from glow_dialects.fn.primitives.tuples import Len, ToArray
-from glow_frontends.python.calls import Handler, Keywords, evaluated, static_attribute
+from glow_frontends.python.calls import Handler, Keywords, apply_value, evaluated, static_attribute
 from glow_frontends.python.comparisons import known
 from glow_frontends.python.emit import Static, Value
+from glow_frontends.python.numpy_analysis import slope, slopes
 from glow_frontends.python.numpy_names import as_array, call_function
 
 if TYPE_CHECKING:
@@ -59,9 +60,7 @@ def _split(name: str, axis: str | None) -> Handler:
     return handle
 
 
-def _each(
-    c: Expressions, node: ast.AST, name: str, arrays: Sequence[SSAValue], keywords: Keywords
-) -> Value:
+def _each(c: Expressions, node: ast.AST, name: str, arrays: Sequence[SSAValue], keywords: Keywords) -> Value:
     """The tuple of what a function gives for each place of several arrays."""
     whole = c.tuple(*arrays)
     parts = [
@@ -166,6 +165,29 @@ def _assembled(c: Expressions, node: ast.AST, value: Value, depth: int, rank: in
     return c.prim(Operator("concat"), *parts, axis=to_attribute(-depth))
 
 
+def _gradient(c: Expressions, node: ast.AST, values: list[Value], keywords: Keywords) -> Value:
+    """np.gradient of an array, by one step, by one for each axis, or by none."""
+    first, *steps = values
+    array = as_array(c, node, first)
+    axis, order = keywords.get("axis", Static(None)), keywords.get("edge_order", Static(1))
+    axes = known(c, axis)
+    if axes is None or keywords.keys() - {"axis", "edge_order"}:
+        c.fail(node, "np.gradient takes steps, axis and edge_order, which are known when compiling")
+    distances = [as_array(c, node, s) for s in steps] or [c.constant(1.0)]
+    if axes.value is None and len(distances) == 1:
+        return apply_value(c, node, Static(slopes), [array, *distances, order], {})
+    single = isinstance(axes.value, int)
+    chosen = [axes.value] if single else list(range(len(distances)) if axes.value is None else axes.value)
+    if len(distances) not in (1, len(chosen)):
+        c.fail(node, f"np.gradient of {len(distances)} steps for {len(chosen)} axes", "give one step an axis")
+    distances *= len(chosen) // len(distances)
+    made = [
+        apply_value(c, node, Static(slope), [array, d, Static(a), order], {})
+        for a, d in zip(chosen, distances, strict=True)
+    ]
+    return made[0] if single else c.tuple(*[c.ssa(m, node) for m in made])
+
+
 def _insert(c: Expressions, node: ast.AST, values: list[Value], keywords: Keywords) -> Value:
     array, places, new, axis = _arguments(c, node, "insert", "arr obj values axis=None", values, keywords)
     return call_function(c, node, "insert", [array, new], {"obj": places, "axis": axis})
@@ -220,7 +242,7 @@ STRUCTURES: dict[Any, Handler] = {
     np.vsplit: _split("vsplit", "0"), np.hsplit: _split("hsplit", "None"),
     np.dsplit: _split("dsplit", "2"),
     np.concatenate: _joined("concatenate"), np.stack: _joined("stack"),
-    np.meshgrid: _meshgrid, np.broadcast_arrays: _broadcast_arrays, np.block: _block, np.insert: _insert,
+    np.meshgrid: _meshgrid, np.broadcast_arrays: _broadcast_arrays, np.block: _block, np.insert: _insert, np.gradient: _gradient,
     np.compress: _compress, np.extract: _compress,
     np.shape: _of_shape("shape"), np.ndim: _of_shape("ndim"),
     np.real: _real_part, np.conjugate: _real_part, np.imag: _imaginary_part,

@@ -110,7 +110,7 @@ def select(condlist: Any, choicelist: Any, default: Any = 0) -> Any:
 
 def size(a: Any, axis: Any = None) -> int:
     """How many elements there are, or how many along an axis."""
-    return np.asarray(a).size if axis is None else np.shape(a)[axis]
+    return math.prod(np.shape(a)) if axis is None else np.shape(a)[axis]
 
 
 def append(arr: Any, values: Any, axis: Any = None) -> Any:
@@ -179,7 +179,7 @@ def modf(x: Any) -> Any:
 def ldexp(x1: Any, x2: Any) -> Any:
     """x1 times 2 to the power of an int x2, which may be more than a float holds."""
     y, half = real(x1), x2 // 2
-    return (np.float64(y) * 2.0**half * 2.0 ** (x2 - half)).astype(np.asarray(y).dtype)
+    return (np.float64(y) * 2.0**half * 2.0 ** (x2 - half)).astype(np.atleast_1d(y).dtype)
 
 
 def diagflat(v: Any, k: int = 0) -> Any:
@@ -237,7 +237,9 @@ def cumulative_sum(x: Any, axis: Any = None, include_initial: bool = False) -> A
     """Sums of the first elements, of no element too where that is wanted."""
     along = _only_axis(x) if axis is None else axis
     made = np.cumsum(x, along)
-    return np.concatenate((np.zeros_like(np.take(made, [0], along)), made), along) if include_initial else made
+    return (
+        np.concatenate((np.zeros_like(np.take(made, [0], along)), made), along) if include_initial else made
+    )
 
 
 def cumulative_prod(x: Any, axis: Any = None, include_initial: bool = False) -> Any:

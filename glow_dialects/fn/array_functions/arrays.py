@@ -135,6 +135,20 @@ def _round(u: Unit, a: SSAValue, decimals: int) -> SSAValue:
     return u.cast(rounded, element_of(a))
 
 
+def _total(kind: str) -> Maker:
+    def make(u: Unit, a: SSAValue, axis: Axes, keepdims: bool) -> SSAValue:
+        return reduced(u, kind, summands(u, a), axis, keepdims)
+
+    return make
+
+
+def _extreme(kind: str) -> Maker:
+    def make(u: Unit, a: SSAValue, axis: Axes, keepdims: bool) -> SSAValue:
+        return u.cast(reduced(u, kind, counted(u, a), axis, keepdims), element_of(a))
+
+    return make
+
+
 def _any(u: Unit, a: SSAValue, axis: Axes, keepdims: bool) -> SSAValue:
     return u.cast(reduced(u, "max", u.cast(truth(u, a), i64), axis, keepdims), i1)
 
@@ -335,7 +349,9 @@ def _take(u: Unit, a: SSAValue, indices: SSAValue, axis: int | None) -> SSAValue
     return u.op("gather", source, u.cast(indices, i64), axis=axis_of(axis or 0, len(shape_of(source))))
 
 
-def _take_along_axis(u: Unit, arr: SSAValue, indices: SSAValue, axis: int) -> SSAValue:
+def _take_along_axis(u: Unit, arr: SSAValue, indices: SSAValue, axis: int | None) -> SSAValue:
+    if axis is None:
+        arr, axis = ravel(u, arr), 0
     return u.op("gather_elements", arr, u.cast(indices, i64), axis=axis_of(axis, len(shape_of(arr))))
 
 
@@ -357,8 +373,8 @@ ARRAYS: dict[str, Maker] = {
     "argsort": _argsort, "atleast_1d": at_least(1), "atleast_2d": at_least(2),
     "count_nonzero": count_nonzero, "cumprod": accumulated("cumprod"), "cumsum": accumulated("cumsum"),
     "diff": _diff, "expand_dims": _expand_dims, "flip": _flip, "isfinite": _isfinite,
-    "logaddexp": _logaddexp, "mean": _mean, "moveaxis": _moveaxis, "pad": _pad, "ptp": _ptp, "ravel": ravel,
+    "logaddexp": _logaddexp, "max": _extreme("max"), "mean": _mean, "min": _extreme("min"), "moveaxis": _moveaxis, "pad": _pad, "prod": _total("prod"), "ptp": _ptp, "ravel": ravel,
     "reciprocal": _reciprocal, "repeat": _repeat, "roll": roll, "round": _round,
-    "searchsorted": _searchsorted, "sort": sort, "squeeze": _squeeze, "std": _std, "swapaxes": _swapaxes,
+    "searchsorted": _searchsorted, "sort": sort, "squeeze": _squeeze, "std": _std, "sum": _total("sum"), "swapaxes": _swapaxes,
     "take": _take, "take_along_axis": _take_along_axis, "tile": _tile, "trunc": _trunc, "var": _var,
 }  # fmt: skip

@@ -1,4 +1,4 @@
-"""Functions named as in NumPy of known places: parts, turned axes, elements put in, left out; see `arrays`."""
+"""Functions named as in NumPy of known places: parts, turned axes, elements put in or out; see `arrays`."""
 
 from __future__ import annotations
 
@@ -118,9 +118,7 @@ def _insert(u: Unit, arr: SSAValue, values: SSAValue, obj: int | Sequence[int], 
 def _triangle_part(u: Unit, upper: bool, index: int, n: int, k: int, m: int | None) -> SSAValue:
     """The rows or the columns of the elements of a triangle."""
     if is_open((n, k, n if m is None else m)):
-        raise VerifyException(
-            "places of a triangle need sizes known when compiling; use np.tril"
-        )
+        raise VerifyException("places of a triangle need sizes known when compiling; use np.tril")
     return u.b.constant((np.triu_indices if upper else np.tril_indices)(n, k, m)[index].astype(np.int64))
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from xdsl.dialects.builtin import f64, i1, i64
-from xdsl.ir import SSAValue
+from xdsl.ir import Attribute, SSAValue
 from xdsl.utils.exceptions import VerifyException
 
 from glow_dialects.core.types import dtype_of, element_of, is_float, shape_of
@@ -56,7 +56,8 @@ def _quantile(
         raise VerifyException(f"the quantile {q} must be between 0 and 1")
     on_elements = not mean and ranks.dtype.kind in "biu"
     wide = ranks.ndim and not on_elements  # doubles are strong in an array of them
-    x = a if on_elements else u.cast(a, f64) if wide else real(u, a)
+    x = a if on_elements else real(u, a)
+    element = f64 if wide else element_of(x)
     axes, shape = axes_of(axis, len(shape_of(a))), shape_of(a)
     rows = _rows(u, x, axes)
     floats = is_float(element_of(x))
@@ -64,7 +65,7 @@ def _quantile(
     at = _at_places_of_rest if nan and bad is not None else _at_places
     ranked = sort(u, filled(u, rows, math.inf) if nan else rows, -1)
     kept = _kept(u, rows, -1) if nan and bad is not None else None
-    parts = [at(u, ranked, rank, mean, kept) for rank in ranks.ravel().tolist()]
+    parts = [at(u, ranked, rank, mean, kept, element) for rank in ranks.ravel().tolist()]
     if bad is not None:
         reduction = "min" if nan else "max"  # where all are NaN, or where one is
         none = u.cast(reduced(u, reduction, u.cast(bad, i64), -1, True), i1)
@@ -74,7 +75,9 @@ def _quantile(
     return u.reshape(joined(u, made, 0), (*ranks.shape, *rest))
 
 
-def _at_places(u: Unit, ranked: SSAValue, q: float, mean: bool, _: SSAValue | None) -> SSAValue:
+def _at_places(
+    u: Unit, ranked: SSAValue, q: float, mean: bool, _: SSAValue | None, element: Attribute
+) -> SSAValue:
     last, count = len(shape_of(ranked)) - 1, shape_of(ranked)[-1]
     place = q * (count - 1)
     low, part = int(place), place - int(place)
@@ -86,31 +89,36 @@ def _at_places(u: Unit, ranked: SSAValue, q: float, mean: bool, _: SSAValue | No
     if mean or not isinstance(q, float):
         return below
     # From the nearer end, as NumPy does: beside an infinity that is NaN, at an element's very place, too.
-    difference = u.op("sub", above, below)
+    difference = u.cast(u.op("sub", above, below), element)
+    below, above = (u.cast(v, element) for v in (below, above))
     step = u.op("mul", difference, u.b.scalar(min(part, 1 - part), below))
     return u.op("add", below, step) if part < 0.5 else u.op("sub", above, step)
 
 
-def _at_places_of_rest(u: Unit, ranked: SSAValue, q: float, mean: bool, kept: SSAValue | None) -> SSAValue:
+def _at_places_of_rest(
+    u: Unit, ranked: SSAValue, q: float, mean: bool, kept: SSAValue | None, element: Attribute
+) -> SSAValue:
     """The same where the run tells how many elements are no NaN: these are the first ones."""
     assert kept is not None
     last = len(shape_of(ranked)) - 1
     end = u.op("max", u.op("sub", kept, u.b.scalar(1, kept)), u.b.splat(0, kept))
+    end = u.cast(end, f64)
     place = u.op("mul", end, u.b.scalar(q, end))
     low = u.op("floor", place)
 
-    def element(where: SSAValue) -> SSAValue:
+    def taken(where: SSAValue) -> SSAValue:
         return u.op("gather_elements", ranked, u.cast(where, i64), axis=last)
 
-    below, above = element(low), element(u.op("min", u.op("add", low, u.b.scalar(1, low)), end))
-    part = u.cast(u.op("sub", place, low), element_of(ranked))
+    below, above = taken(low), taken(u.op("min", u.op("add", low, u.b.scalar(1, low)), end))
+    part = u.cast(u.op("sub", place, low), element)
     if mean:
         half = u.b.scalar(0.5, below)
         middle = u.op("add", u.op("mul", below, half), u.op("mul", above, half))
         return u.op("select", u.op("cmp_eq", part, u.b.scalar(0, part)), below, middle)
     if not isinstance(q, float):
         return below
-    difference = u.op("sub", above, below)
+    difference = u.cast(u.op("sub", above, below), element)
+    below, above = (u.cast(v, element) for v in (below, above))
     far = u.op("sub", above, u.op("mul", difference, u.op("sub", u.b.scalar(1, part), part)))
     near = u.op("add", below, u.op("mul", difference, part))
     return u.op("select", u.op("cmp_lt", part, u.b.scalar(0.5, part)), near, far)

@@ -22,7 +22,7 @@ from glow_dialects.fn.array_functions.ranges import RANGES
 from glow_dialects.fn.array_functions.signatures import COUNT, signature
 from glow_dialects.fn.array_keys import At, key_of, padded_key, with_bounds
 from glow_dialects.fn.domain import ZERO as NOTHING
-from glow_dialects.fn.domain import Scalar, TensorType, TupleType
+from glow_dialects.fn.domain import NoneType, Scalar, Text, TupleType
 from glow_dialects.fn.primitive import (
     Function,
     Options,
@@ -53,8 +53,6 @@ class ByOperators(Primitive):
         return True
 
     def infer(self, m: Typing, op: FnOp, x: list[V], where: str) -> V:
-        if not all(isinstance(v.type, Scalar | TensorType) for v in x):
-            raise m.no_numbers(self, x, where)
         return m.tensors(self, op.attributes, x, where)
 
     def vjp(self, op: FnOp, d: Term, x: Sequence[Term], y: Result) -> Terms:
@@ -113,7 +111,8 @@ class Vjp(ByOperators):
         if isinstance(self.base, GetItem) and isinstance(x[0].type, TupleType):
             return self._slice(m, op, x, where)
         wanted = x[_path(op.attributes)[-1]]
-        if isinstance(wanted.type, Scalar) and wanted.type.kind != "float" or is_inactive(wanted):
+        number = isinstance(wanted.type, Scalar) and wanted.type.kind != "float"
+        if number or isinstance(wanted.type, Text | NoneType) or is_inactive(wanted):
             return V(NOTHING)
         return super().infer(m, op, x, where)
 
