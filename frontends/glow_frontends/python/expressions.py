@@ -110,7 +110,11 @@ class Expressions(Emitter):
         return self.ssa(value, node)
 
     def _constant(self, node: ast.Constant, env: Env) -> Value:
-        if isinstance(node.value, complex | bytes) or node.value is Ellipsis:
+        if isinstance(node.value, complex):
+            from glow_frontends.python.hints import refusal
+
+            self.fail(node, *refusal(complex))
+        if isinstance(node.value, bytes) or node.value is Ellipsis:
             self.fail(node, f"{type(node.value).__name__} constants cannot be compiled", "use real numbers")
         return Static(node.value)
 

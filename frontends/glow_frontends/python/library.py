@@ -28,6 +28,7 @@ from glow_frontends.python.calls import Keywords, apply_value, static_attribute
 from glow_frontends.python.comparisons import known
 from glow_frontends.python.dicts import DICT_METHODS
 from glow_frontends.python.emit import Static, Value
+from glow_frontends.python.hints import refusal
 from glow_frontends.python.lists import ASKING, extreme, sorted_items
 from glow_frontends.python.math_written import round_digits
 from glow_frontends.python.numpy_names import METHODS, NUMPY, as_array, call_function, pointwise
@@ -334,6 +335,8 @@ def _as_dtype(
         return c.prim(AstypeAs, array, value)
     if value.value is None:
         return array
+    if value.value is complex:
+        c.fail(node, *refusal(complex))
     try:
         return c.prim(Astype, array, dtype=StringAttr(np.dtype(value.value).name))
     except TypeError:
@@ -470,6 +473,8 @@ def method(
             "loop over its items, or carry an array and a position",
         )
     if name not in _METHODS:
-        known = ", ".join(sorted(_METHODS))
-        c.fail(node, f"the method '{name}' cannot be compiled", f"use a function, or one of {known}")
+        if "cannot be compiled" not in refusal(getattr(np, name, None))[0]:
+            c.fail(node, *refusal(getattr(np, name), f"the method '{name}'"))
+        names = ", ".join(sorted(_METHODS))
+        c.fail(node, f"the method '{name}' cannot be compiled", f"use a function, or one of {names}")
     return _METHODS[name](c, node, [base, *values], keywords)

@@ -21,6 +21,7 @@ from glow_dialects.fn.primitives.scalars import UFUNC, Predicate, ScalarPrimitiv
 from glow_dialects.fn.primitives.tuples import ToArray
 from glow_frontends.python.calls import Handler, Keywords, evaluated
 from glow_frontends.python.emit import Static, Value
+from glow_frontends.python.hints import refusal
 
 if TYPE_CHECKING:
     from glow_frontends.python.expressions import Expressions
@@ -176,7 +177,7 @@ def _einsum(c: Expressions, node: ast.AST, values: list[Value], keywords: Keywor
 
 def _where(c: Expressions, node: ast.AST, values: list[Value], keywords: Keywords) -> Value:
     if len(values) != 3 or keywords:
-        c.fail(node, "np.where of a condition alone cannot be compiled", "give the values for both cases")
+        c.fail(node, *refusal(np.nonzero, "np.where of a condition alone"))
     return c.prim(Where, *[as_array(c, node, v) for v in values])
 
 

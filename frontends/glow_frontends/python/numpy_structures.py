@@ -17,6 +17,7 @@ from glow_dialects.fn.primitives.tuples import Len, ToArray
 from glow_frontends.python.calls import Handler, Keywords, apply_value, evaluated, static_attribute
 from glow_frontends.python.comparisons import known
 from glow_frontends.python.emit import Static, Value
+from glow_frontends.python.hints import refusal
 from glow_frontends.python.numpy_analysis import slope, slopes
 from glow_frontends.python.numpy_names import as_array, call_function
 
@@ -198,11 +199,7 @@ def _compress(c: Expressions, node: ast.AST, values: list[Value], keywords: Keyw
     condition, array, axis = _arguments(c, node, "compress", "condition a axis=None", values, keywords)
     chosen = known(c, condition)
     if chosen is None:
-        c.fail(
-            node,
-            "np.compress and np.extract by a condition that the run tells have no known length",
-            "write np.where(mask, a, b), or sums of masks",
-        )
+        c.fail(node, *refusal(np.compress))
     places = Static(np.flatnonzero(np.asarray(chosen.value)))
     return call_function(c, node, "take", [array, places], {"axis": axis})
 
@@ -242,7 +239,8 @@ STRUCTURES: dict[Any, Handler] = {
     np.vsplit: _split("vsplit", "0"), np.hsplit: _split("hsplit", "None"),
     np.dsplit: _split("dsplit", "2"),
     np.concatenate: _joined("concatenate"), np.stack: _joined("stack"),
-    np.meshgrid: _meshgrid, np.broadcast_arrays: _broadcast_arrays, np.block: _block, np.insert: _insert, np.gradient: _gradient,
+    np.meshgrid: _meshgrid, np.broadcast_arrays: _broadcast_arrays, np.block: _block, np.insert: _insert,
+    np.gradient: _gradient,
     np.compress: _compress, np.extract: _compress,
     np.shape: _of_shape("shape"), np.ndim: _of_shape("ndim"),
     np.real: _real_part, np.conjugate: _real_part, np.imag: _imaginary_part,

@@ -373,8 +373,10 @@ ARRAYS: dict[str, Maker] = {
     "argsort": _argsort, "atleast_1d": at_least(1), "atleast_2d": at_least(2),
     "count_nonzero": count_nonzero, "cumprod": accumulated("cumprod"), "cumsum": accumulated("cumsum"),
     "diff": _diff, "expand_dims": _expand_dims, "flip": _flip, "isfinite": _isfinite,
-    "logaddexp": _logaddexp, "max": _extreme("max"), "mean": _mean, "min": _extreme("min"), "moveaxis": _moveaxis, "pad": _pad, "prod": _total("prod"), "ptp": _ptp, "ravel": ravel,
+    "logaddexp": _logaddexp, "max": _extreme("max"), "mean": _mean, "min": _extreme("min"),
+    "moveaxis": _moveaxis, "pad": _pad, "prod": _total("prod"), "ptp": _ptp, "ravel": ravel,
     "reciprocal": _reciprocal, "repeat": _repeat, "roll": roll, "round": _round,
-    "searchsorted": _searchsorted, "sort": sort, "squeeze": _squeeze, "std": _std, "sum": _total("sum"), "swapaxes": _swapaxes,
+    "searchsorted": _searchsorted, "sort": sort, "squeeze": _squeeze, "std": _std, "sum": _total("sum"),
+    "swapaxes": _swapaxes,
     "take": _take, "take_along_axis": _take_along_axis, "tile": _tile, "trunc": _trunc, "var": _var,
 }  # fmt: skip

@@ -319,7 +319,8 @@ def _dstack(u: Unit, *arrays: SSAValue) -> SSAValue:
 #: Functions by name.
 MATRICES: dict[str, Maker] = {
     "column_stack": _column_stack, "concatenate": _concatenate, "convolve": _convolve, "cross": _cross,
-    "diag": _diag, "einsum": _einsum, "meshgrid": _meshgrid, "diagonal": _diagonal, "dot": _dot, "dstack": _dstack, "hstack": _hstack, "inner": _inner, "kron": _kron,
-    "norm": _norm, "outer": _outer, "tensordot": _tensordot, "trace": _trace, "tril": _trilu(False),
+    "diag": _diag, "diagonal": _diagonal, "dot": _dot, "dstack": _dstack, "einsum": _einsum,
+    "hstack": _hstack, "inner": _inner, "kron": _kron, "meshgrid": _meshgrid, "norm": _norm,
+    "outer": _outer, "tensordot": _tensordot, "trace": _trace, "tril": _trilu(False),
     "triu": _trilu(True), "vstack": _vstack,
 }  # fmt: skip
