@@ -222,7 +222,7 @@ def _symmetric_gradient(d: Any, y: Any, a: Any) -> Any:
     equal = apart == 0
     mixed = np.where(equal, 0.0, (vectors.T @ by_vectors) / np.where(equal, 1.0, apart))
     whole = vectors @ (mixed + np.diag(by_values)) @ vectors.T
-    return ((whole + whole.T) / 2.0,)
+    return (whole + whole.T) / 2.0
 
 
 def _singular_rotated(a: Any) -> Any:
@@ -254,7 +254,7 @@ def _singular_gradient(d: Any, y: Any, a: Any) -> Any:
     left, right = u.T @ by_u, vh @ by_vh.T
     core = f * (left - left.T) * s[None, :] + s[:, None] * (f * (right - right.T)) + np.diag(by_s)
     outside = (by_u - u @ left) * inverse @ vh + u @ (inverse[:, None] * (by_vh - right.T @ vh))
-    return (u @ core @ vh + outside,)
+    return u @ core @ vh + outside
 
 
 def _singular(a: Any) -> Any:

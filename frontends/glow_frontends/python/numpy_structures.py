@@ -105,6 +105,14 @@ def _indices(c: Expressions, node: ast.AST, values: list[Value], keywords: Keywo
     return c.prim(Stack, *[c.ssa(g, node) for g in grid or ()], axis=to_attribute(0))
 
 
+def _diagonal(c: Expressions, node: ast.AST, values: list[Value], keywords: Keywords) -> Value:
+    """np.diag_indices: the same places along each axis."""
+    size, rank = _arguments(c, node, "diag_indices", "n ndim=2", values, keywords)
+    if not isinstance(rank, Static):
+        c.fail(node, "the axes of np.diag_indices must be known when compiling", "write the number")
+    return c.tuple(*[call_function(c, node, "arange", [size], {})] * rank.value)
+
+
 def _triangle(name: str, upper: bool, of_array: bool) -> Handler:
     """np.tril_indices and its like: rows and columns."""
 
@@ -247,7 +255,7 @@ STRUCTURES: dict[Any, Handler] = {
     **{
         f: _or_known(f, handler)
         for f, handler in (
-            (np.ix_, _open_grid), (np.indices, _indices),
+            (np.ix_, _open_grid), (np.indices, _indices), (np.diag_indices, _diagonal),
             (np.tril_indices, _triangle("tril_indices", False, False)),
             (np.triu_indices, _triangle("triu_indices", True, False)),
             (np.tril_indices_from, _triangle("tril_indices_from", False, True)),

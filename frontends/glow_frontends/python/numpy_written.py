@@ -192,11 +192,6 @@ def unstack(x: Any, axis: int = 0) -> Any:
     return tuple([part for part in np.moveaxis(x, axis, 0)])
 
 
-def diag_indices(n: int, ndim: int = 2) -> Any:
-    """The places of a diagonal: an array for each axis."""
-    return tuple([np.arange(n) for _ in range(ndim)])
-
-
 def unravel_index(indices: Any, shape: Any) -> Any:
     """The places along each axis of elements that are counted in rows."""
     steps = np.flip(np.cumprod(np.flip(np.asarray(shape))))
@@ -317,7 +312,7 @@ ELEMENTS: dict[Any, Any] = {
         for f in (flipud, fliplr, vdot, heaviside, sinc, degrees, radians, exp2, float_power, isclose,
                   allclose, array_equal, logspace, geomspace, broadcast_to, select, size,
                   append, ediff1d, isin, signbit, isposinf, isneginf, gcd, lcm, logaddexp2, modf, ldexp,
-                  diagflat, unstack, diag_indices, unravel_index, ravel_multi_index, nanargmax,
+                  diagflat, unstack, unravel_index, ravel_multi_index, nanargmax,
                   nanargmin, cumulative_sum, cumulative_prod, matrix_transpose, vecdot, matvec, vecmat,
                   piecewise, choose, apply_along_axis)
         if hasattr(np, f.__name__)

@@ -58,7 +58,13 @@ def _linspace(u: Unit, start: SSAValue, stop: SSAValue, num: int, endpoint: bool
     shape = (num, *(1,) * len(broadcast_shapes(shape_of(first), shape_of(last))))
     parts = u.op("div", u.cast(u.numbers(num), f64), u.cast(u.size(steps), f64))
     part = u.cast(u.reshape(parts, shape), element_of(first))
-    return u.op("add", first, u.op("mul", u.op("sub", last, first), part))
+    line = u.op("add", first, u.op("mul", u.op("sub", last, first), part))
+    if not endpoint or not isinstance(num, Extent) and num < 2:
+        return line
+    at_end = u.op(
+        "cmp_eq", u.reshape(u.numbers(num), shape), u.size(num - 1)
+    )  # exactly, not but for rounding
+    return u.op("select", at_end, last, line)
 
 
 #: Functions by name.
