@@ -142,9 +142,7 @@ def _joined(name: str) -> Handler:
         if items is None:
             c.unknown_length(node, f"np.{name}", "write the arrays out")
         parts = [as_array(c, node, v) for v in items]
-        if name == "concatenate" and isinstance(axis, Static) and axis.value is None:
-            parts, axis = [call_function(c, node, "ravel", [p], {}) for p in parts], Static(0)
-        if name == "concatenate" and not isinstance(axis, Static):
+        if name == "concatenate" and (not isinstance(axis, Static) or axis.value is None):
             return call_function(c, node, "concatenate", [c.tuple(*parts)], {"axis": axis})
         card = Operator("concat") if name == "concatenate" else Stack()
         return c.prim(card, *parts, axis=static_attribute(c, node, "axis", axis))

@@ -115,6 +115,8 @@ def size(a: Any, axis: Any = None) -> int:
 
 def append(arr: Any, values: Any, axis: Any = None) -> Any:
     """Values behind those of an array."""
+    if axis is None:
+        return np.concatenate((np.ravel(np.asarray(arr)), np.ravel(np.asarray(values))))
     return np.concatenate((np.asarray(arr), np.asarray(values)), axis)
 
 
@@ -161,12 +163,6 @@ def lcm(x1: Any, x2: Any) -> Any:
     """The least common multiples."""
     divisor = np.gcd(x1, x2)
     return np.abs(x1 // np.where(divisor == 0, 1, divisor) * x2)
-
-
-def logaddexp2(x1: Any, x2: Any) -> Any:
-    """The logarithm to base 2 of the sum of powers of 2."""
-    log2 = 0.6931471805599453
-    return np.logaddexp(real(x1) * log2, real(x2) * log2) * (1 / log2)
 
 
 def modf(x: Any) -> Any:
@@ -311,7 +307,7 @@ ELEMENTS: dict[Any, Any] = {
         getattr(np, f.__name__): f
         for f in (flipud, fliplr, vdot, heaviside, sinc, degrees, radians, exp2, float_power, isclose,
                   allclose, array_equal, logspace, geomspace, broadcast_to, select, size,
-                  append, ediff1d, isin, signbit, isposinf, isneginf, gcd, lcm, logaddexp2, modf, ldexp,
+                  append, ediff1d, isin, signbit, isposinf, isneginf, gcd, lcm, modf, ldexp,
                   diagflat, unstack, unravel_index, ravel_multi_index, nanargmax,
                   nanargmin, cumulative_sum, cumulative_prod, matrix_transpose, vecdot, matvec, vecmat,
                   piecewise, choose, apply_along_axis)

@@ -291,7 +291,9 @@ def _multiplied(
 
 # --- joins -------------------------------------------------------------------------------------------------
 def _concatenate(u: Unit, *arrays: SSAValue, axis: int | None) -> SSAValue:
-    return joined(u, [ravel(u, a) for a in arrays], 0) if axis is None else joined(u, arrays, axis)
+    if axis is not None:
+        return joined(u, arrays, axis)
+    return joined(u, [ravel(u, a) for a in u.common(arrays, u.weak[: len(arrays)])], 0)
 
 
 def _vstack(u: Unit, *arrays: SSAValue) -> SSAValue:

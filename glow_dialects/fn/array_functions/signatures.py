@@ -49,6 +49,7 @@ SIGNATURES: dict[str, str] = {
     "kron": "a, b",
     "linspace": "start, stop; num=50, endpoint=True",
     "logaddexp": "a, b",
+    "logaddexp2": "a, b",
     "mean": "a; axis=None, keepdims=False",
     "max": "a; axis=None, keepdims=False",
     "median": "a; axis=None, keepdims=False",
