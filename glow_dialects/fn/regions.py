@@ -113,8 +113,8 @@ def evaluate(card: Primitive, attributes: Attributes, values: Sequence[Any], whe
     kinds: list[Kind] = []
     arrays: list[Array] = []
     options, places = dict(with_bounds(attributes, values)), option_places(attributes)
-    for i, given in enumerate(values):
-        value = 0 if i in places and isinstance(given, str | Sequence | None) else given
+    values = [0 if i in places and isinstance(v, str | Sequence | None) else v for i, v in enumerate(values)]
+    for value in values:
         weak = isinstance(value, bool | int | float)
         if not weak and not isinstance(value, np.ndarray | np.generic):
             raise UnsupportedError(f"{where}: {card.short} of a {type(value).__name__} and arrays")

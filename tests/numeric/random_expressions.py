@@ -64,7 +64,8 @@ np.ediff1d(A)|np.isin(A, B)|np.digitize(A, [-1, 0, 1])|np.gradient(A, axis=I)|np
 np.trapezoid(A, axis=I)|np.delete(A, K, axis=I)|np.insert(A, K, K, axis=I)|np.diagflat(A)|np.cov(A)
 np.correlate(A, B)|np.correlate(A, B, "same")|np.vander(A, 3)|np.polyadd(A, B)|np.polyder(A)|np.polyint(A)
 np.unwrap(A * 1.0)|np.hsplit(A, 2)[0]|np.array_split(A, 3)[1]|np.block([A, B])
-np.concatenate([A, B], axis=None)|np.cumulative_sum(A, axis=I)|np.histogram(A, 4)[0]|np.unravel_index(np.argmax(A), A.shape)[0]|np.size(A)
+np.concatenate([A, B], axis=None)|np.cumulative_sum(A, axis=I)|np.histogram(A, 4)[0]
+np.unravel_index(np.argmax(A), A.shape)[0]|np.size(A)
 np.rollaxis(A, I)|np.ravel_multi_index((A, B), (3, 4), mode="clip")|np.apply_along_axis(np.sum, I, A)
 np.linalg.norm(A, 1)|np.linalg.svd(A * 1.0, compute_uv=False)|np.linalg.pinv(A * 1.0)|np.sort(A, axis=None)
 min(float(np.min(A)), F)|abs(float(np.min(A)))|np.linspace(0, 1, 4) * A

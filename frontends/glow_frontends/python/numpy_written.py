@@ -162,7 +162,7 @@ def gcd(x1: Any, x2: Any) -> Any:
 def lcm(x1: Any, x2: Any) -> Any:
     """The least common multiples."""
     divisor = np.gcd(x1, x2)
-    return np.abs(x1 // np.where(divisor == 0, 1, divisor) * x2)
+    return np.abs(x1) // np.where(divisor == 0, 1, divisor) * np.abs(x2)
 
 
 def modf(x: Any) -> Any:
@@ -200,8 +200,8 @@ def ravel_multi_index(multi_index: Any, dims: Any, mode: str = "raise") -> Any:
     for i, n in zip(multi_index, dims, strict=True):
         if mode == "raise" and np.any((i < 0) | (i >= n)):
             raise ValueError("invalid entry in coordinates array")
-        at = np.clip(i, 0, n - 1) if mode == "clip" else i % n
-        total = total * n + at
+        place = np.asarray(i).astype(np.int64)
+        total = total * n + (np.clip(place, 0, n - 1) if mode == "clip" else place % n)
     return total
 
 

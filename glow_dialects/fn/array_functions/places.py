@@ -95,7 +95,7 @@ def _delete(u: Unit, arr: SSAValue, obj: int | Sequence[int], axis: int | None) 
     try:
         kept = np.delete(np.arange(shape_of(whole)[at]), obj)
     except (IndexError, ValueError) as error:
-        raise VerifyException(f"np.delete: {error}") from None
+        raise VerifyException(f"np.delete: {error}; give places inside the axis") from None
     return u.op("gather", whole, u.b.constant(kept), axis=at)
 
 
@@ -111,7 +111,9 @@ def _insert(u: Unit, arr: SSAValue, values: SSAValue, obj: int | Sequence[int], 
     try:
         places = np.insert(np.arange(size), obj, np.arange(size, size + count))
     except (IndexError, ValueError) as error:
-        raise VerifyException(f"np.insert: {error}") from None
+        raise VerifyException(
+            f"np.insert: {error}; give places inside the axis, and a value for each"
+        ) from None
     return u.op("gather", joined(u, [whole, new], at), u.b.constant(places), axis=at)
 
 
