@@ -24,7 +24,7 @@ def chosen(x):
     return odd, named, pairs
 
 
-def tests(x):
+def compared(x):
     known = "a" in "abc", "d" not in "abc", 1 < 2 <= 2, (1, 2) < (1, 3), (1, (2, "a")) == (1, (2, "a"))
     return known, x in (1.0, 3.0), 2 in (x, 2), 1 < 2 < x, (1, 2) != [1, 2.5]
 
@@ -51,7 +51,7 @@ def passed_on(x):
     [
         (neighbours, np.arange(9.0).reshape(3, 3)),
         (chosen, 3.0),
-        (tests, 3.0),
+        (compared, 3.0),
         (nothing_is_false, 3.0),
         (passed_on, np.arange(12.0).reshape(3, 4) ** 2),
     ],
@@ -65,8 +65,7 @@ def test_values(function: Callable[..., Any], argument: Any, backend: str) -> No
     found, wanted = flat(glow.jit(function, backend=backend)(argument)), flat(function(argument))
     assert len(found) == len(wanted)
     for have, want in zip(found, wanted, strict=True):
-        if want != (1, 2):
-            np.testing.assert_allclose(have, want, rtol=1e-12)
+        np.testing.assert_allclose(have, want, rtol=1e-12)
 
 
 def of_the_run(x):

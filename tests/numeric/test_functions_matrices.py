@@ -1,4 +1,4 @@
-"""Factors of matrices in compiled functions: NumPy's numbers, orthogonal to rounding, for hard matrices too."""
+"""Factors of matrices in compiled functions: NumPy's numbers, orthogonal, of hard matrices too."""
 
 from __future__ import annotations
 
@@ -17,8 +17,10 @@ EXPRESSIONS = """
     np.abs(np.linalg.svd(x, full_matrices=False).Vh) | np.linalg.eigvalsh(x @ x.T) | np.linalg.pinv(x)
     np.abs(np.linalg.eigh(x[:, :3])[1]) | np.linalg.eigh(x[:, :3], UPLO="U").eigenvalues | np.linalg.pinv(x.T)
     np.linalg.lstsq(x.T, r) | np.linalg.lstsq(x.T, x.T[:, :2], rcond=None) | np.linalg.lstsq(x, x[:, 0])
-    np.linalg.matrix_rank(x) | np.linalg.matrix_rank(np.outer(r, s)) | np.linalg.cond(x) | np.linalg.cond(x, -2)
-    np.linalg.cond(x[:, :3], 1) | np.linalg.cond(x[:, :3], np.inf) | np.linalg.norm(x, 1) | np.linalg.norm(x, -np.inf)
+    np.linalg.matrix_rank(x) | np.linalg.matrix_rank(np.outer(r, s)) | np.linalg.cond(x)
+    np.linalg.cond(x, -2)
+    np.linalg.cond(x[:, :3], 1) | np.linalg.cond(x[:, :3], np.inf) | np.linalg.norm(x, 1)
+    np.linalg.norm(x, -np.inf)
     np.linalg.multi_dot([x, x.T, x])
 """
 
