@@ -174,7 +174,7 @@ _EPSILON = 2.0**-52
 
 
 def _turns(n: int) -> int:
-    """How often each column meets each other one: random matrices need 2 times and one a doubling of n at most.
+    """How often each column meets each other one: random matrices need 2 times and one a doubling of n.
 
     The slowest of graded ones, Hilbert's, needs two more.
     """
