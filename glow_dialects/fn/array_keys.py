@@ -53,16 +53,30 @@ def _entry(attribute: Attribute) -> Entry:
 def with_bounds(attributes: Mapping[str, Attribute], numbers: Sequence[Any]) -> Mapping[str, Attribute]:
     """The attributes with the numbers that bounds of slices and options refer to.
 
-    `$1:` in a key is from argument 1 on, `$2` in an option is argument 2. Raises VerifyException where a
-    number is None: it is not known when compiling.
+    `$1:` in a key is from argument 1 on, `$2` in an option is argument 2, which may be a text; an option that
+    is None is left out. Raises UnknownNumber where a number is `...`: it is not known when compiling.
     """
     named = [n for n, a in attributes.items() if _refers(a)]
     if not named:
         return attributes
     result = dict(attributes)
     for name in named:
-        result[name] = _with_numbers(attributes[name], numbers, name)
+        if name != "key" and attributes[name] in [
+            StringAttr(f"${i}") for i, n in enumerate(numbers) if n is None
+        ]:
+            del result[name]
+        else:
+            result[name] = _with_numbers(attributes[name], numbers, name)
     return result
+
+
+def option_places(attributes: Mapping[str, Attribute]) -> set[int]:
+    """The arguments that are options: these may be texts and None."""
+    return {
+        int(a.data[1:])
+        for n, a in attributes.items()
+        if n != "key" and isinstance(a, StringAttr) and a.data.startswith("$")
+    }
 
 
 def _refers(attribute: Attribute) -> bool:
@@ -75,7 +89,8 @@ def _refers(attribute: Attribute) -> bool:
 def _with_numbers(attribute: Attribute, numbers: Sequence[Any], name: str) -> Attribute:
     def number(text: str, what: str, hint: str) -> Any:
         number = numbers[int(text[1:])]
-        if not isinstance(number, int | float | np.integer | np.floating | Extent):
+        known = int | float | np.integer | np.floating | Extent
+        if not isinstance(number, known) and (name == "key" or not isinstance(number, str | Sequence)):
             raise UnknownNumber(f"{what} must be known when compiling; {hint}")
         return number
 

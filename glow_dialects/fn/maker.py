@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from xdsl.dialects.builtin import FloatAttr, IntegerAttr, StringAttr, SymbolRefAttr, f64, i64
+from xdsl.dialects.builtin import FloatAttr, IntegerAttr, StringAttr, SymbolRefAttr, UnitAttr, f64, i64
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 
 from glow_dialects.core.attributes import to_python
@@ -147,7 +147,8 @@ class Term:
     def constant(self) -> bool | int | float | None:
         """The number that the value is known to be."""
         owner = self.value.owner
-        value = to_python(owner.value) if isinstance(owner, ConstantOp) else None
+        known = isinstance(owner, ConstantOp) and not isinstance(owner.value, UnitAttr)  # None
+        value = to_python(owner.value) if known else None
         return value if isinstance(value, bool | int | float) else None
 
     def __add__(self, other: Formula | float | int) -> Term:

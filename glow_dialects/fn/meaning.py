@@ -13,7 +13,7 @@ from glow_dialects.core.attributes import array_of, to_python
 from glow_dialects.core.errors import UnknownNumberError, UnsupportedError
 from glow_dialects.core.extent import Extent
 from glow_dialects.core.types import dtype_of, shape_of, tensor, typed
-from glow_dialects.fn.array_keys import UnknownNumber, with_bounds
+from glow_dialects.fn.array_keys import UnknownNumber, option_places, with_bounds
 from glow_dialects.fn.conversions import Values
 from glow_dialects.fn.dialect import ConstantOp, PrimOp
 from glow_dialects.fn.domain import (
@@ -135,7 +135,7 @@ class Meaning(Values):
 
     def known_bounds(self, attributes: Any, x: list[V], where: str) -> Any:
         """The attributes of a primitive, with the numbers of slices that are arguments."""
-        numbers = [v.type.const if isinstance(v.type, Scalar) else None for v in x]
+        numbers = [_known(v) for v in x]
         try:
             return with_bounds(attributes, numbers)
         except UnknownNumber as error:
@@ -144,6 +144,10 @@ class Meaning(Values):
     def tensors(self, card: Primitive, attributes: Any, x: list[V], where: str) -> V:
         """A primitive on tensors: the type that its operators give."""
         kinds: list[Kind] = []
+        options = option_places(attributes)
+        attributes = self.known_bounds(attributes, x, where)
+        others = [i in options and isinstance(v.type, Text | NoneType | TupleType) for i, v in enumerate(x)]
+        x = [self.number(0) if other else v for v, other in zip(x, others, strict=True)]
         for v in x:
             if isinstance(v.type, Scalar):
                 dtype = {"bool": "bool", "int": "int64", "float": "float64"}[v.type.kind]
@@ -157,7 +161,6 @@ class Meaning(Values):
             for v, k in zip(x, kinds, strict=True):
                 if k.wide:
                     self.t.within(v.code, *bad[1])
-        attributes = self.known_bounds(attributes, x, where)
         kind = region(card, attributes, kinds, where).type
         for place, size in card.subscripts(attributes, [shape_of(k.type) for k in kinds]):
             self.inside(x[place], size, where)
@@ -165,6 +168,22 @@ class Meaning(Values):
         if is_inactive(*x):
             result = marked(result, True)
         return V(result, self.t.tensor(card, attributes, x, result, where))
+
+
+def _known(v: V) -> Any:
+    """The number, text or None that a value is known to be; `...` for others."""
+    match v.type:
+        case Scalar(const=const) if const is not None:
+            return const
+        case Text(value):
+            return value
+        case TupleType():
+            items = [_known(p) for p in parts(v)]
+            return ... if ... in items else items
+        case NoneType():
+            return None
+        case _:
+            return ...
 
 
 def failure(op: Operation) -> tuple[str, str, str] | None:

@@ -16,7 +16,7 @@ from glow_dialects.core.errors import ShapeError, UnsupportedError, raised
 from glow_dialects.core.extent import Extent, sizes
 from glow_dialects.core.graph_op import GraphOp
 from glow_dialects.core.types import Array, Tensor, dtype_of, tensor_of, typed
-from glow_dialects.fn.array_keys import with_bounds
+from glow_dialects.fn.array_keys import option_places, with_bounds
 from glow_dialects.fn.syntax import LINE
 from glow_dialects.fn.unit import Unit, limits, promoted
 
@@ -112,7 +112,8 @@ def evaluate(card: Primitive, attributes: Attributes, values: Sequence[Any], whe
     """The value of a primitive for arrays (and Python numbers, whose type is weak)."""
     kinds: list[Kind] = []
     arrays: list[Array] = []
-    options = dict(with_bounds(attributes, values))
+    options, places = dict(with_bounds(attributes, values)), option_places(attributes)
+    values = [0 if i in places and isinstance(v, str | Sequence | None) else v for i, v in enumerate(values)]
     for value in values:
         weak = isinstance(value, bool | int | float)
         if not weak and not isinstance(value, np.ndarray | np.generic):

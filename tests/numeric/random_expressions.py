@@ -56,6 +56,18 @@ math.sqrt(abs(float(np.sum(A))))|math.floor(float(np.mean(A)))|math.sin(float(np
 [v * 2 for v in A][0]|sum(A)|bool(np.any(A))|np.moveaxis(A, 0, I)|np.column_stack([A, B])|np.dstack([A, B])
 np.split(A, 2)[1]|np.convolve(A, B)|np.isclose(A, B)|np.allclose(A, A)|np.interp(A, [0.0, 1.0], [2.0, 4.0])
 A[A > F].sum()|np.sum(A[A > F])|np.sum(A * B, axis=(0, 1))|A.max(axis=(0, -1))|max(float(np.max(A)), F)
+np.amax(A, axis=I)|np.nanmedian(A * 1.0)|np.nanquantile(A * 1.0, 0.25, axis=I)|np.nancumsum(A, axis=I)
+np.quantile(A * 1.0, [0.25, 0.5], axis=I)|np.nancumprod(A)|np.nanargmax(A, axis=I)|np.isposinf(A)
+np.isneginf(A)|np.signbit(np.nan_to_num(A))|np.logaddexp2(A, B)|np.modf(A)[0]|np.modf(A)[1]|np.ldexp(A, K)
+np.gcd(A, B)|np.lcm(A, K)|np.rot90(A)|np.rot90(A, K)|np.atleast_3d(A)|np.append(A, B)|np.append(A, B, axis=I)
+np.ediff1d(A)|np.isin(A, B)|np.digitize(A, [-1, 0, 1])|np.gradient(A, axis=I)|np.gradient(A, 2)[0]
+np.trapezoid(A, axis=I)|np.delete(A, K, axis=I)|np.insert(A, K, K, axis=I)|np.diagflat(A)|np.cov(A)
+np.correlate(A, B)|np.correlate(A, B, "same")|np.vander(A, 3)|np.polyadd(A, B)|np.polyder(A)|np.polyint(A)
+np.unwrap(A * 1.0)|np.hsplit(A, 2)[0]|np.array_split(A, 3)[1]|np.block([A, B])
+np.concatenate([A, B], axis=None)|np.cumulative_sum(A, axis=I)|np.histogram(A, 4)[0]
+np.unravel_index(np.argmax(A), A.shape)[0]|np.size(A)
+np.rollaxis(A, I)|np.ravel_multi_index((A, B), (3, 4), mode="clip")|np.apply_along_axis(np.sum, I, A)
+np.linalg.norm(A, 1)|np.linalg.svd(A * 1.0, compute_uv=False)|np.linalg.pinv(A * 1.0)|np.sort(A, axis=None)
 min(float(np.min(A)), F)|abs(float(np.min(A)))|np.linspace(0, 1, 4) * A
 """
 _OPERAND = r"(?<![\w.\"])[AB](?!\w)"

@@ -24,6 +24,7 @@ from glow_dialects.fn.record import fields_of, register
 from glow_dialects.fn.types import any_type
 from glow_frontends.python.emit import Known, Static, Value
 from glow_frontends.python.functions import apply, described, refuse_generator
+from glow_frontends.python.hints import refusal
 from glow_frontends.python.lists import change, changes
 from glow_frontends.python.masks import CALLED, REDUCTIONS, called, masked, perhaps
 from glow_frontends.python.masks import method as method_of_masked
@@ -234,10 +235,7 @@ def as_function(c: Expressions, thing: Any, node: ast.AST, full: bool = False, c
     if object_called and inspect.ismethod(getattr(thing, "__call__", None)):  # noqa: B004
         thing = thing if inspect.ismethod(thing) else thing.__call__
     if isinstance(thing, type) or not hasattr(getattr(thing, "glow_function", thing), "__code__"):
-        name = getattr(thing, "__qualname__", None) or repr(thing)
-        module = getattr(thing, "__module__", None)
-        called = f"{module}.{name}" if module and module != "builtins" else name
-        c.fail(node, f"{called} cannot be compiled", "use Python functions, math, numpy and glow.ops")
+        c.fail(node, *refusal(thing))
     name = c.importer.function(thing, called)
     value = c.ref(name)
     if full:

@@ -13,18 +13,17 @@ from xdsl.ir import SSAValue
 
 from glow_dialects.core.attributes import to_python
 from glow_dialects.fn.dialect import ConstantOp, PrimOp, TupleOp
-from glow_dialects.fn.primitives.arithmetic import Add, Mul, Not, ToBool
-from glow_dialects.fn.primitives.compare import Eq
+from glow_dialects.fn.primitives.arithmetic import Add, Mul, ToBool
 from glow_dialects.fn.primitives.items import Item
 from glow_dialects.fn.primitives.operators import Operator
-from glow_dialects.fn.primitives.records import Field, HasKey, IsInstance, Iterate, MakeDict
+from glow_dialects.fn.primitives.records import Field, IsInstance, Iterate, MakeDict
 from glow_dialects.fn.primitives.scalars import Predicate, ScalarPrimitive
 from glow_dialects.fn.primitives.shapes import Shape
 from glow_dialects.fn.primitives.tuples import ConcatTuples, Len, ToTuple
 from glow_dialects.fn.record import items_of, names_of
 from glow_frontends.python.emit import Emitter, Known, Static, Value
 from glow_frontends.python.errors import FunctionError, LengthUnknown
-from glow_frontends.python.folding import BINARY, COMPARE, UNARY, folded
+from glow_frontends.python.folding import BINARY, UNARY, folded
 from glow_frontends.python.masks import Masked, attribute, elementwise, masked, refused
 from glow_frontends.python.source import Source
 from glow_frontends.python.statement_names import changed_list, targets
@@ -111,7 +110,11 @@ class Expressions(Emitter):
         return self.ssa(value, node)
 
     def _constant(self, node: ast.Constant, env: Env) -> Value:
-        if isinstance(node.value, complex | bytes) or node.value is Ellipsis:
+        if isinstance(node.value, complex):
+            from glow_frontends.python.hints import refusal
+
+            self.fail(node, *refusal(complex))
+        if isinstance(node.value, bytes) or node.value is Ellipsis:
             self.fail(node, f"{type(node.value).__name__} constants cannot be compiled", "use real numbers")
         return Static(node.value)
 
@@ -182,51 +185,9 @@ class Expressions(Emitter):
         return self.prim(card, self.ssa(inner, node))
 
     def _compare(self, node: ast.Compare, env: Env) -> Value:
-        left = self.expression(node.left, env)
-        return self._chain(left, list(zip(node.ops, node.comparators, strict=True)), node, env)
+        from glow_frontends.python.comparisons import compare
 
-    def _chain(
-        self, left: Value, rest: list[tuple[ast.cmpop, ast.expr]], node: ast.Compare, env: Env
-    ) -> Value:
-        operation, expression = rest[0]
-        right = self.expression(expression, env)
-        if isinstance(operation, ast.Is | ast.IsNot):
-            if isinstance(left, Static) and isinstance(right, Static):
-                return Static((left.value is right.value) == isinstance(operation, ast.Is))
-            if isinstance(right, Static) and right.value is None:
-                if isinstance(left, Static):
-                    return Static(isinstance(operation, ast.IsNot))
-                none = self.prim(IsInstance, left, kinds=ArrayAttr([StringAttr("NoneType")]))
-                return none if isinstance(operation, ast.Is) else self.prim(Not, none)
-            self.fail(node, "'is' compares identities of Python objects", "use ==")
-        if isinstance(operation, ast.In | ast.NotIn):
-            items = self.items(right, node)
-            if items is None and isinstance(left, Static) and isinstance(left.value, str):
-                contained = self.prim(HasKey, self.ssa(right, node), self.ssa(left, node))
-                return self.prim(Not, contained) if isinstance(operation, ast.NotIn) else contained
-            if items is None:
-                self.unknown_length(node, "'in'", "compare the items one by one")
-            equal = None
-            for item in items:
-                same = self.prim(Eq, self.ssa(left, node), self.ssa(item, node))
-                equal = same if equal is None else self.switch(equal, equal, same)
-            test = self.constant(False) if equal is None else equal
-            return self.prim(Not, test) if isinstance(operation, ast.NotIn) else test
-        card = COMPARE[type(operation)]
-        known = None
-        if isinstance(left, Static) and isinstance(right, Static):
-            known = folded(card, left.value, right.value)
-        if known is not None:
-            return known if len(rest) == 1 or not known.value else self._chain(right, rest[1:], node, env)
-        first = self.prim(card, self.ssa(left, node), self.ssa(right, node))
-        if len(rest) == 1:
-            return first
-        self.unconditional(rest[1][1])
-
-        def more(_: list[SSAValue]) -> SSAValue:
-            return self.ssa(self._chain(right, rest[1:], node, dict(env)), node)
-
-        return self.choose(first, more, lambda _: self.constant(False))
+        return compare(self, node, env)
 
     def choose(self, condition: SSAValue, yes: Any, no: Any) -> SSAValue:
         """Call one of two functions without parameters, made from the bodies given."""

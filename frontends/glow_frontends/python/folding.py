@@ -1,4 +1,4 @@
-"""Python's operators as primitives, and on numbers and texts that are known when compiling."""
+"""Python's operators as primitives, and on objects that are known when compiling."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ from glow_dialects.fn.primitives.compare import (
 )
 from glow_dialects.fn.primitives.mathematics import Pow
 from glow_dialects.fn.primitives.scalars import ScalarPrimitive
+from glow_dialects.fn.record import names_of
 from glow_frontends.python.emit import Static
 
 BINARY: dict[type[ast.operator], type[ScalarPrimitive]] = {
@@ -40,11 +41,17 @@ UNARY: dict[type[ast.unaryop], type[ScalarPrimitive]] = {
 }  # fmt: skip
 
 
+_PLAIN = bool | int | float
+
+
 def folded(card: type[Primitive], left: Any, right: Any) -> Static | None:
-    """The value of an operator on Python numbers or texts, None where it is left to the program."""
-    plain = bool | int | float
-    texts = card in (Eq, Ne) and isinstance(left, str) and isinstance(right, str)
-    if not texts and not (isinstance(left, plain) and isinstance(right, plain)):
+    """The value of an operator on objects of Python, None where it is left to the program.
+
+    Numbers have all operators; texts, None, and tuples and lists of such, which are one here, comparisons.
+    """
+    left, right = _comparable(left), _comparable(right)
+    numbers = isinstance(left, _PLAIN) and isinstance(right, _PLAIN)
+    if not numbers and (card not in COMPARE.values() or NotImplemented in (left, right)):
         return None
     function = next((f for f in card.called if not isinstance(f, np.ufunc)), None)
     huge = isinstance(right, int | float) and abs(right) > 10_000
@@ -54,4 +61,12 @@ def folded(card: type[Primitive], left: Any, right: Any) -> Static | None:
         result = function(left, right)
     except (ArithmeticError, ValueError, TypeError):
         return None
-    return Static(result) if isinstance(result, plain) else None
+    return Static(result) if isinstance(result, _PLAIN) else None
+
+
+def _comparable(thing: Any) -> Any:
+    """An object in which lists are tuples; NotImplemented where it is none that can be compared now."""
+    if isinstance(thing, tuple | list) and names_of(thing) is None:
+        items = tuple(map(_comparable, thing))
+        return NotImplemented if NotImplemented in items else items
+    return thing if isinstance(thing, _PLAIN | str | None) else NotImplemented

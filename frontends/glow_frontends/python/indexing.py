@@ -58,6 +58,11 @@ def subscript(c: Expressions, node: ast.Subscript, env: Env) -> Value:
             return items[index.value]
         if isinstance(whole, Static):
             return Static(whole.value[index.value])
+    axes = _axes(c, node.slice, index, env)
+    if axes is not None:
+        numbers = []
+        key = [_given(c, node, v, numbers) for v in axes]
+        return c.prim(GetItem, c.ssa(whole, node), *numbers, key=ArrayAttr(key))
     if isinstance(node.slice, ast.List | ast.ListComp):
         index = as_array(c, node.slice, index)
     whole, place = c.ssa(whole, node), c.ssa(index, node)
@@ -68,6 +73,26 @@ def subscript(c: Expressions, node: ast.Subscript, env: Env) -> Value:
     if isinstance(node.slice, ast.Name) and node.slice.id in c.arguments:
         c.picks[item] = whole, place
     return item
+
+
+def _axes(c: Expressions, index: ast.expr, value: Value, env: Env) -> list[Value] | None:
+    """The indices of a tuple that an expression gives, such as np.ix_: lists, which pick rows, are none."""
+    numpy = False
+    if isinstance(index, ast.Call):
+        called = c.expression(index.func, env)
+        numpy = isinstance(called, Static) and str(getattr(called.value, "__module__", "")).startswith(
+            "numpy"
+        )
+    written = isinstance(value, Static) and isinstance(value.value, tuple)
+    return c.items(value, index) if numpy or written else None
+
+
+def _given(c: Expressions, node: ast.AST, value: Value, values: list[SSAValue]) -> Attribute:
+    """One axis of a key by its value: a number or None that is known, else an operand from 1 on."""
+    if isinstance(value, Static) and isinstance(value.value, int | None):
+        return StringAttr("new") if value.value is None else IntegerAttr(value.value, i64)
+    values.append(as_array(c, node, value))
+    return StringAttr(f"${len(values)}")
 
 
 def _place(c: Expressions, part: ast.expr, env: Env, values: list[SSAValue]) -> Attribute:
@@ -86,6 +111,11 @@ def assigned_item(c: Expressions, target: ast.Subscript, whole: SSAValue, value:
         return c.ssa(changed, target)
     if not isinstance(index, ast.Slice | ast.Tuple) and not _is_ellipsis(index):
         place = c.expression(index, env)
+        axes = _axes(c, index, place, env)
+        if axes is not None:
+            numbers = [as_array(c, target, value)]
+            key = [_given(c, target, v, numbers) for v in axes]
+            return c.prim(ArrayFunction("setitem"), whole, *numbers, key=ArrayAttr(key))
         if isinstance(place, Static) and isinstance(place.value, str):
             return c.prim(SetField, whole, whole, c.ssa(value, target), field=StringAttr(place.value))
         some = masked(value)

@@ -25,11 +25,14 @@ from glow_dialects.fn.primitives.records import IsInstance, MakeDict, Zip
 from glow_dialects.fn.primitives.shapes import Astype, AstypeAs, Fitting, Full, Reshape
 from glow_dialects.fn.primitives.tuples import Copy, Len, SumItems, ToArray, ToTuple
 from glow_frontends.python.calls import Keywords, apply_value, static_attribute
+from glow_frontends.python.comparisons import known
 from glow_frontends.python.dicts import DICT_METHODS
 from glow_frontends.python.emit import Static, Value
+from glow_frontends.python.hints import refusal
 from glow_frontends.python.lists import ASKING, extreme, sorted_items
 from glow_frontends.python.math_written import round_digits
-from glow_frontends.python.numpy_names import METHODS, NUMPY, as_array, pointwise
+from glow_frontends.python.numpy_names import METHODS, NUMPY, as_array, call_function, pointwise
+from glow_frontends.python.numpy_structures import STRUCTURES
 from glow_frontends.python.numpy_written import real
 from glow_frontends.python.statement_names import CHANGING
 
@@ -297,6 +300,8 @@ def _reduction(name: str) -> Handler:
         options = dict(keywords)
         if len(values) > 1:
             options["axis"] = values[1]
+        if any(known(c, v) is None for v in options.values()):
+            return call_function(c, node, name.removeprefix("reduce_"), [values[0]], options)
         attributes: dict[str, Attribute] = {}
         for key, value in options.items():
             if not (isinstance(value, Static) and value.value is None):
@@ -330,6 +335,8 @@ def _as_dtype(
         return c.prim(AstypeAs, array, value)
     if value.value is None:
         return array
+    if value.value is complex:
+        c.fail(node, *refusal(complex))
     try:
         return c.prim(Astype, array, dtype=StringAttr(np.dtype(value.value).name))
     except TypeError:
@@ -371,22 +378,6 @@ def _transpose(c: Expressions, node: ast.AST, values: list[Value], keywords: Key
     return c.prim(Operator("transpose"), c.ssa(values[0], node), **options)
 
 
-def _joined(name: str) -> Handler:
-    @_takes(1, 2, "axis")
-    def handle(c: Expressions, node: ast.AST, values: list[Value], keywords: Keywords) -> Value:
-        axis = keywords.get("axis", values[1] if len(values) > 1 else Static(0))
-        options = {"axis": static_attribute(c, node, "axis", axis)}
-        items = c.items(values[0], node)
-        if items is None and name == "stack" and isinstance(axis, Static) and axis.value == 0:
-            return c.prim(ToArray, c.ssa(values[0], node))
-        if items is None:
-            c.unknown_length(node, name, "write the arrays out")
-        card = Operator("concat") if name == "concatenate" else Stack()
-        return c.prim(card, *_ssa(c, node, items), **options)
-
-    return handle
-
-
 def _cast(dtype: str) -> Handler:
     @_takes(1, 1)
     def handle(c: Expressions, node: ast.AST, values: list[Value], keywords: Keywords) -> Value:
@@ -424,6 +415,10 @@ def _array(c: Expressions, node: ast.AST, values: list[Value], keywords: Keyword
     return _as_dtype(c, node, stacked, rest, keywords)
 
 
+def _contiguous(c: Expressions, node: ast.AST, values: list[Value], keywords: Keywords) -> Value:
+    return call_function(c, node, "atleast_1d", [_array(c, node, values, keywords)], {})
+
+
 @_takes(1, 1)
 def _copy(c: Expressions, node: ast.AST, values: list[Value], keywords: Keywords) -> Value:
     return c.prim(Copy, as_array(c, node, values[0]))
@@ -441,13 +436,15 @@ HANDLERS: dict[Any, Handler] = {
     operator.matmul: _prim(Operator("batch_matmul"), 2),
     np.sum: _reduction("reduce_sum"), np.max: _reduction("reduce_max"),
     np.min: _reduction("reduce_min"), np.prod: _reduction("reduce_prod"),
-    **NUMPY,
+    np.amax: _reduction("reduce_max"), np.amin: _reduction("reduce_min"),
+    **NUMPY, **STRUCTURES,
     np.zeros: _shaped(0.0), np.ones: _shaped(1.0), np.full: _shaped(None),
-    np.full_like: _full_like, np.zeros_like: _shaped_like(0), np.ones_like: _shaped_like(1),
+    np.full_like: _full_like, np.zeros_like: _shaped_like(0), np.empty: _shaped(0.0),
+    np.empty_like: _shaped_like(0), np.ones_like: _shaped_like(1),
     np.reshape: _reshape,
-    np.transpose: _transpose, np.concatenate: _joined("concatenate"), np.stack: _joined("stack"),
+    np.transpose: _transpose,
     real: pointwise(ToFloat, 1), np.float32: _cast("float32"), np.float64: _cast("float64"), np.array: _array,
-    np.asarray: _array, np.copy: _copy,
+    np.asarray: _array, np.asanyarray: _array, np.ascontiguousarray: _contiguous, np.copy: _copy,
 }  # fmt: skip
 
 _METHODS: dict[str, Handler] = {
@@ -476,6 +473,8 @@ def method(
             "loop over its items, or carry an array and a position",
         )
     if name not in _METHODS:
-        known = ", ".join(sorted(_METHODS))
-        c.fail(node, f"the method '{name}' cannot be compiled", f"use a function, or one of {known}")
+        if "cannot be compiled" not in refusal(getattr(np, name, None))[0]:
+            c.fail(node, *refusal(getattr(np, name), f"the method '{name}'"))
+        names = ", ".join(sorted(_METHODS))
+        c.fail(node, f"the method '{name}' cannot be compiled", f"use a function, or one of {names}")
     return _METHODS[name](c, node, [base, *values], keywords)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from glow_frontends.python.numpy_written import ARRAY_WRITTEN
+from glow_frontends.python.numpy_analysis import ANALYSIS
+from glow_frontends.python.numpy_matrices import MATRICES
+from glow_frontends.python.numpy_written import ELEMENTS
 
 
 def degrees(x: float) -> float:
@@ -192,7 +194,7 @@ def _written() -> dict[Any, Any]:
     own = (degrees, radians, exp2, prod, fsum, dist, isqrt, gcd, lcm, factorial, perm, comb, isnan, isinf,
            isfinite, isclose, modf, erfc, sumprod)  # fmt: skip
     table = {getattr(math, f.__name__): f for f in own if hasattr(math, f.__name__)}
-    return {**table, **ARRAY_WRITTEN, divmod: divmod_}
+    return {**table, **ELEMENTS, **ANALYSIS, **MATRICES, divmod: divmod_}
 
 
 #: Compiled functions in place of those of `math` and of built-in functions of numbers.

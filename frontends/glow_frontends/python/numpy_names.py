@@ -11,16 +11,17 @@ from xdsl.ir import Attribute, SSAValue
 
 from glow_dialects.core.attributes import to_attribute
 from glow_dialects.fn.array_functions.signatures import COUNT, SIGNATURES, signature
-from glow_dialects.fn.dialect import CallOp
+from glow_dialects.fn.dialect import CallOp, PrimOp
 from glow_dialects.fn.over import OverOp
 from glow_dialects.fn.primitive import Card
 from glow_dialects.fn.primitives.arithmetic import Not, ToBool
 from glow_dialects.fn.primitives.compare import BitAnd, BitOr, Bits, BitXor, ClipHigh, ClipLow, Where
-from glow_dialects.fn.primitives.operators import ArrayFunction, GetItem, Stack
+from glow_dialects.fn.primitives.operators import ArrayFunction, Stack
 from glow_dialects.fn.primitives.scalars import UFUNC, Predicate, ScalarPrimitive
 from glow_dialects.fn.primitives.tuples import ToArray
-from glow_frontends.python.calls import Handler, Keywords, evaluated, int_constant
+from glow_frontends.python.calls import Handler, Keywords, evaluated
 from glow_frontends.python.emit import Static, Value
+from glow_frontends.python.hints import refusal
 
 if TYPE_CHECKING:
     from glow_frontends.python.expressions import Expressions
@@ -31,6 +32,10 @@ _IDLE: dict[str, tuple[Any, ...]] = {
     "subok": (True, False), "like": (None,), "interpolation": ("linear",), "method": ("linear",),
     "optimize": (True, False),
 }  # fmt: skip
+
+
+#: Functions along the last axis if no axis is given, and of all elements if it is None.
+_LAST_AXIS = ("sort", "argsort", "take_along_axis")
 
 
 def as_array(c: Expressions, node: ast.AST, value: Value) -> SSAValue:
@@ -70,11 +75,13 @@ class _Options:
         if isinstance(value, Static):
             return self._static(name, value.value)
         items = self.c.items(value, self.node)
+        if items is None and isinstance(value.owner, PrimOp) and isinstance(value.owner.card, Stack):
+            items = list(value.owner.operands)  # an array that is written out
         if items is not None:
             return ArrayAttr([self.attribute(name, v) for v in items])
-        known = int_constant(value)
-        if known is not None:
-            return IntegerAttr(known, i64)
+        known = self.c.known_now(value)
+        if isinstance(known, Static):
+            return self._static(name, known.value)
         self.operands.append(value)
         return StringAttr(f"${len(self.operands) - 1}")
 
@@ -110,6 +117,8 @@ def call_function(
         if key not in places:
             c.fail(node, f"the argument '{key}' cannot be compiled", f"use {', '.join(places)}")
         arguments[key] = value
+    if name in _LAST_AXIS:
+        arguments.setdefault("axis", Static(-1))
     missing = [a for a in first if a not in arguments]
     if missing:
         c.fail(node, f"np.{name} needs {' and '.join(missing)}")
@@ -143,50 +152,6 @@ def function(name: str, thing: Any = None) -> Handler:
     return handle
 
 
-def _parts(c: Expressions, node: ast.AST, values: list[Value], keywords: Keywords) -> Value:
-    """np.split: the tuple of equal parts."""
-    arguments = dict(zip(("ary", "indices_or_sections", "axis"), values, strict=False)) | keywords
-    count = arguments.get("indices_or_sections", Static(None))
-    axis = arguments.get("axis", Static(0))
-    if "ary" not in arguments or arguments.keys() - {"ary", "indices_or_sections", "axis"}:
-        c.fail(node, "np.split takes an array, a number of parts and axis")
-    places = c.items(count, node)
-    if places is not None:
-        count = Static([v.value if isinstance(v, Static) else int_constant(v) for v in places])
-    known = isinstance(count, Static) and not (isinstance(count.value, list) and None in count.value)
-    if not known or not isinstance(count, Static) or not isinstance(axis, Static):
-        c.fail(node, "the parts of np.split must be known when compiling", "write the number of parts")
-    if isinstance(count.value, int):
-        options = {"sections": count, "axis": axis}
-        pieces = [
-            call_function(c, node, "split_part", [arguments["ary"]], {**options, "index": Static(i)})
-            for i in range(count.value)
-        ]
-        return c.tuple(*pieces)
-    bounds = [0, *(int(b) for b in count.value), None]
-    whole = as_array(c, node, arguments["ary"])
-    parts: list[SSAValue] = []
-    for start, end in zip(bounds, bounds[1:], strict=False):
-        part = StringAttr(f"{start}:{'' if end is None else end}:")
-        lead = [StringAttr("::")] * axis.value if axis.value >= 0 else [StringAttr("...")]
-        tail = [StringAttr("::")] * (-axis.value - 1) if axis.value < 0 else []
-        parts.append(c.prim(GetItem, whole, key=ArrayAttr([*lead, part, *tail])))
-    return c.tuple(*parts)
-
-
-def _meshgrid(c: Expressions, node: ast.AST, values: list[Value], keywords: Keywords) -> Value:
-    """The coordinates of a grid, one array an axis."""
-    indexing = keywords.get("indexing", Static("xy"))
-    if keywords.keys() - {"indexing"} or not isinstance(indexing, Static):
-        c.fail(node, "np.meshgrid takes rows of coordinates and indexing='xy' or 'ij'")
-    arrays = c.tuple(*[as_array(c, node, v) for v in values])
-    grids = [
-        call_function(c, node, "meshgrid", [arrays], {"index": Static(i), "indexing": indexing})
-        for i in range(len(values))
-    ]
-    return c.tuple(*grids)
-
-
 def _clip(c: Expressions, node: ast.AST, values: list[Value], keywords: Keywords) -> Value:
     """np.clip, whose bounds may be None."""
     short = {"min": "a_min", "max": "a_max"}
@@ -212,7 +177,7 @@ def _einsum(c: Expressions, node: ast.AST, values: list[Value], keywords: Keywor
 
 def _where(c: Expressions, node: ast.AST, values: list[Value], keywords: Keywords) -> Value:
     if len(values) != 3 or keywords:
-        c.fail(node, "np.where of a condition alone cannot be compiled", "give the values for both cases")
+        c.fail(node, *refusal(np.nonzero, "np.where of a condition alone"))
     return c.prim(Where, *[as_array(c, node, v) for v in values])
 
 
@@ -245,7 +210,9 @@ def pointwise(card: Card, count: int) -> Handler:
 
 
 #: Functions that are not NumPy's own of that name: those of another module, and those with a handler below.
-_ELSEWHERE = {"norm": np.linalg.norm, "einsum": None, "meshgrid": None}
+_ELSEWHERE = {"norm": np.linalg.norm} | dict.fromkeys(
+    ("concatenate", "einsum", "insert", "max", "meshgrid", "min", "prod", "sum")
+)
 
 
 def _named() -> dict[Any, Handler]:
@@ -258,7 +225,6 @@ def _named() -> dict[Any, Handler]:
     for alias, name in (
         ("fix", "trunc"),
         ("row_stack", "vstack"),
-        ("trapz", "trapezoid"),
         ("around", "round"),
     ):
         if getattr(np, alias, None) is not None:
@@ -268,8 +234,7 @@ def _named() -> dict[Any, Handler]:
 
 NUMPY: dict[Any, Handler] = {
     **_named(),
-    np.split: _parts, np.array_split: _parts, np.meshgrid: _meshgrid, np.clip: _clip, np.where: _where,
-    np.einsum: _einsum,
+    np.clip: _clip, np.where: _where, np.einsum: _einsum,
     np.logical_and: _truth(BitAnd, "np.logical_and"), np.logical_or: _truth(BitOr, "np.logical_or"),
     np.logical_xor: _truth(BitXor, "np.logical_xor"), np.logical_not: _truth(Not, "np.logical_not"),
 }  # fmt: skip

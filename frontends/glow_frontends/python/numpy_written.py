@@ -1,12 +1,8 @@
-"""Functions of NumPy that are written with other functions of NumPy: compiled like functions of the user.
-
-Matrices are solved by elimination with pivots, whose gradients are declared where they are known; a singular
-one gives infinities or NaN.
-"""
+"""Functions of NumPy that are written with other functions of NumPy: compiled like functions of the user."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
 from typing import Any
 
 import numpy as np
@@ -25,24 +21,6 @@ def fliplr(m: Any) -> Any:
 def vdot(a: Any, b: Any) -> Any:
     """The sum of products of all elements."""
     return np.dot(np.ravel(a), np.ravel(b))
-
-
-def average(a: Any, axis: Any = None, weights: Any = None) -> Any:
-    """The mean, weighted where weights are given."""
-    if weights is None:
-        return np.mean(a) if axis is None else np.mean(np.moveaxis(a, axis, 0), 0)
-    if axis is None:
-        return np.sum(a * weights) / np.sum(weights)
-    moved = np.moveaxis(a, axis, 0)
-    return np.tensordot(weights, moved, 1) / np.sum(weights)
-
-
-def polyval(p: Any, x: Any) -> Any:
-    """The polynomial of coefficients p, the highest power first, at x."""
-    total = np.zeros_like(x)
-    for c in p:
-        total = total * x + c
-    return total
 
 
 def heaviside(x1: Any, x2: Any) -> Any:
@@ -105,18 +83,6 @@ def array_equal(a1: Any, a2: Any) -> Any:
     return np.all(np.equal(a1, a2))
 
 
-def interp(x: Any, xp: Any, fp: Any) -> Any:
-    """The value at x of the line through the points (xp, fp), which are in order."""
-    x, xp, fp = (np.array(v).astype(np.float64) for v in (x, xp, fp))
-    if len(xp) != len(fp):
-        raise ValueError("fp and xp are not of the same length.")
-    last = len(xp) - 1
-    at = np.clip(np.searchsorted(xp, x, side="right") - 1, 0, last - 1)
-    low, high = np.take(xp, at), np.take(xp, at + 1)
-    part = np.clip((x - low) / (high - low), 0.0, 1.0)
-    return np.take(fp, at) + part * (np.take(fp, at + 1) - np.take(fp, at))
-
-
 def logspace(start: Any, stop: Any, num: int = 50, endpoint: bool = True, base: float = 10.0) -> Any:
     """Powers of the base at even distances."""
     return base ** np.linspace(start, stop, num, endpoint)
@@ -142,123 +108,210 @@ def select(condlist: Any, choicelist: Any, default: Any = 0) -> Any:
     return chosen
 
 
-def cov(m: Any, ddof: int = 1) -> Any:
-    """The covariance of rows of observations."""
-    d = m - np.mean(m, axis=-1, keepdims=True)
-    return d @ d.T / (m.shape[-1] - ddof)
+def size(a: Any, axis: Any = None) -> int:
+    """How many elements there are, or how many along an axis."""
+    return math.prod(np.shape(a)) if axis is None else np.shape(a)[axis]
 
 
-def vander(x: Any, N: int) -> Any:
-    """Powers of x as columns, the highest first."""
-    return x[:, None] ** np.arange(N - 1, -1, -1)
+def append(arr: Any, values: Any, axis: Any = None) -> Any:
+    """Values behind those of an array."""
+    if axis is None:
+        return np.concatenate((np.ravel(np.asarray(arr)), np.ravel(np.asarray(values))))
+    return np.concatenate((np.asarray(arr), np.asarray(values)), axis)
 
 
-# --- matrices ----------------------------------------------------------------------------------------------
-def _swapped(a: Any, rows: Any, k: int, p: int) -> Any:
-    """Rows k and p exchanged."""
-    place = rows[:, None]
-    return np.where(place == k, a[p], np.where(place == p, a[k], a))
+def ediff1d(ary: Any, to_end: Any = None, to_begin: Any = None) -> Any:
+    """Differences of neighbours, between what is given for the ends."""
+    steps = np.diff(np.ravel(ary))
+    if to_begin is not None:
+        steps = np.concatenate((np.ravel(np.asarray(to_begin)).astype(steps.dtype), steps))
+    if to_end is not None:
+        steps = np.concatenate((steps, np.ravel(np.asarray(to_end)).astype(steps.dtype)))
+    return steps
 
 
-def _pivot(a: Any, rows: Any, k: int) -> Any:
-    """The row from k on with the largest number in column k."""
-    return np.argmax(np.where(rows >= k, np.abs(a[:, k]), -1.0))
+def isin(element: Any, test_elements: Any, invert: bool = False) -> Any:
+    """Which elements are among others."""
+    found = np.any(np.expand_dims(element, -1) == np.ravel(np.asarray(test_elements)), -1)
+    return np.logical_not(found) if invert else found
 
 
-def _side(a: Any) -> int:
-    """The rows of a square matrix."""
-    if a.ndim != 2 or a.shape[0] != a.shape[-1]:
-        raise ValueError("the matrix must be square, of two axes")
-    return a.shape[0]
+def signbit(x: Any) -> Any:
+    """Which numbers have the sign of negative ones; -0.0 has."""
+    return np.copysign(1.0, x) < 0
 
 
-def solve(a: Any, b: Any) -> Any:
-    """x with a x = b, by elimination."""
-    n = _side(a)
-    rows = np.arange(n)
-    both = np.concatenate((a, b.reshape(n, -1)), axis=1)
-    for k in range(n):
-        both = _swapped(both, rows, k, _pivot(both, rows, k))
-        top = both[k] / both[k, k]
-        factor = np.where(rows == k, 0.0, both[:, k])
-        both = np.where(rows[:, None] == k, top, both - np.outer(factor, top))
-    return both[:, n:].reshape(b.shape)
+def isposinf(x: Any) -> Any:
+    """Which elements are infinity."""
+    return np.logical_and(np.isinf(x), np.greater(x, 0))
 
 
-def _solve_gradient(d: Any, x: Any, a: Any, b: Any) -> Any:
-    back = np.linalg.solve(a.T, d)
-    n = a.shape[0]
-    return -(back.reshape(n, -1) @ x.reshape(n, -1).T), back
+def isneginf(x: Any) -> Any:
+    """Which elements are minus infinity."""
+    return np.logical_and(np.isinf(x), np.less(x, 0))
 
 
-def inv(a: Any) -> Any:
-    """The inverse."""
-    return np.linalg.solve(a, np.eye(_side(a)))
+def gcd(x1: Any, x2: Any) -> Any:
+    """The greatest common divisors."""
+    a, b = np.abs(x1) + np.zeros_like(x2), np.abs(x2) + np.zeros_like(x1)
+    while np.any(b != 0):
+        a, b = np.where(b == 0, a, b), np.where(b == 0, 0, a % np.where(b == 0, 1, b))
+    return a
 
 
-def slogdet(a: Any) -> Any:
-    """The sign of the determinant and the logarithm of its size."""
-    value = np.linalg.det(a)
-    return np.sign(value), np.log(np.abs(value))
+def lcm(x1: Any, x2: Any) -> Any:
+    """The least common multiples."""
+    divisor = np.gcd(x1, x2)
+    return np.abs(x1) // np.where(divisor == 0, 1, divisor) * np.abs(x2)
 
 
-def det(a: Any) -> Any:
-    """The determinant."""
-    n = _side(a)
-    rows = np.arange(n)
-    value = 1.0
-    for k in range(n):
-        p = _pivot(a, rows, k)
-        a = _swapped(a, rows, k, p)
-        top = a[k]
-        pivot = top[k]
-        value = value * np.where(p == k, pivot, -pivot)
-        factor = np.where(rows > k, a[:, k], 0.0) / np.where(pivot == 0, 1.0, pivot)
-        a = a - np.outer(factor, top)
-    return value
+def modf(x: Any) -> Any:
+    """Fractions and whole parts, both with the sign of the number."""
+    y = real(x)
+    whole = np.trunc(y)
+    return np.copysign(np.where(np.isinf(y), 0.0, y - whole), y), whole
 
 
-def cholesky(a: Any) -> Any:
-    """The lower triangular matrix whose product with its transpose is a."""
-    n = _side(a)
-    rows = np.arange(n)
-    factor = np.zeros_like(a)
-    for j in range(n):
-        column = a[:, j] - factor @ factor[j]
-        column = np.where(rows >= j, column / np.sqrt(column[j]), 0.0)
-        factor = factor + np.outer(column, np.where(rows == j, 1.0, 0.0))
-    return factor
+def ldexp(x1: Any, x2: Any) -> Any:
+    """x1 times 2 to the power of an int x2, which may be more than a float holds."""
+    y, half = real(x1), x2 // 2
+    return (np.float64(y) * 2.0**half * 2.0 ** (x2 - half)).astype(np.atleast_1d(y).dtype)
 
 
-def matrix_power(a: Any, n: int) -> Any:
-    """The product of n times a matrix; of its inverse for negative n."""
-    if n < 0:
-        a, n = np.linalg.inv(a), -n
-    power = np.eye(a.shape[0])
-    while n > 0:
-        if n % 2 == 1:
-            power = power @ a
-        a = a @ a
-        n = n // 2
-    return power
+def diagflat(v: Any, k: int = 0) -> Any:
+    """A matrix with all elements on a diagonal."""
+    return np.diag(np.ravel(v), k)
 
 
-class Declared:
-    """A function with a declared gradient, as `glow.custom_gradient` makes it."""
-
-    def __init__(self, function: Callable[..., Any], gradient: Callable[..., Any]) -> None:
-        self.glow_function, self.glow_declared = function, gradient
+def unstack(x: Any, axis: int = 0) -> Any:
+    """The tuple of the parts along an axis."""
+    return tuple([part for part in np.moveaxis(x, axis, 0)])
 
 
-#: Compiled functions in place of NumPy's.
-ARRAY_WRITTEN: dict[Any, Any] = {
+def unravel_index(indices: Any, shape: Any) -> Any:
+    """The places along each axis of elements that are counted in rows."""
+    steps = np.flip(np.cumprod(np.flip(np.asarray(shape))))
+    return tuple([np.asarray(indices) // (step // n) % n for n, step in zip(shape, steps)])  # noqa: B905
+
+
+def ravel_multi_index(multi_index: Any, dims: Any, mode: str = "raise") -> Any:
+    """Elements, counted in rows, of places along axes."""
+    total = 0
+    for i, n in zip(multi_index, dims, strict=True):
+        if mode == "raise" and np.any((i < 0) | (i >= n)):
+            raise ValueError("invalid entry in coordinates array")
+        place = np.asarray(i).astype(np.int64)
+        total = total * n + (np.clip(place, 0, n - 1) if mode == "clip" else place % n)
+    return total
+
+
+def nanargmax(a: Any, axis: Any = None, keepdims: bool = False) -> Any:
+    """Where the largest number is that is no NaN."""
+    _some_number(a, axis)
+    b = np.where(np.isnan(a), -np.inf, a)
+    return np.argmax(b, keepdims=keepdims) if axis is None else np.argmax(b, axis, keepdims=keepdims)
+
+
+def nanargmin(a: Any, axis: Any = None, keepdims: bool = False) -> Any:
+    """Where the smallest number is that is no NaN."""
+    _some_number(a, axis)
+    b = np.where(np.isnan(a), np.inf, a)
+    return np.argmin(b, keepdims=keepdims) if axis is None else np.argmin(b, axis, keepdims=keepdims)
+
+
+def _some_number(a: Any, axis: Any) -> None:
+    if np.any(np.all(np.isnan(a)) if axis is None else np.all(np.isnan(a), axis)):
+        raise ValueError("All-NaN slice encountered")
+
+
+def cumulative_sum(x: Any, axis: Any = None, include_initial: bool = False) -> Any:
+    """Sums of the first elements, of no element too where that is wanted."""
+    along = _only_axis(x) if axis is None else axis
+    made = np.cumsum(x, along)
+    return (
+        np.concatenate((np.zeros_like(np.take(made, [0], along)), made), along) if include_initial else made
+    )
+
+
+def cumulative_prod(x: Any, axis: Any = None, include_initial: bool = False) -> Any:
+    """Products of the first elements, of no element too where that is wanted."""
+    along = _only_axis(x) if axis is None else axis
+    made = np.cumprod(x, along)
+    return np.concatenate((np.ones_like(np.take(made, [0], along)), made), along) if include_initial else made
+
+
+def _only_axis(x: Any) -> int:
+    if np.ndim(x) != 1:
+        raise ValueError("For arrays which have more than one dimension ``axis`` argument is required.")
+    return 0
+
+
+def matrix_transpose(x: Any) -> Any:
+    """Rows and columns of the last two axes exchanged."""
+    return np.swapaxes(x, -1, -2)
+
+
+def vecdot(x1: Any, x2: Any, axis: int = -1) -> Any:
+    """Products of vectors along an axis."""
+    return np.einsum("...i,...i->...", np.moveaxis(x1, axis, -1), np.moveaxis(x2, axis, -1))
+
+
+def matvec(x1: Any, x2: Any) -> Any:
+    """Products of matrices with vectors."""
+    return np.einsum("...mn,...n->...m", x1, x2)
+
+
+def vecmat(x1: Any, x2: Any) -> Any:
+    """Products of vectors with matrices."""
+    return np.einsum("...n,...nm->...m", x1, x2)
+
+
+def piecewise(x: Any, condlist: Any, funclist: Any) -> Any:
+    """The function, or number, of the last condition that holds; of none, the one behind, or 0."""
+    y = np.zeros_like(x)
+    if len(funclist) == len(condlist) + 1:
+        y = y + _piece(funclist[-1], x)
+    for condition, function in zip(condlist, funclist, strict=False):
+        y = np.where(condition, _piece(function, x), y)
+    return y.astype(x.dtype)
+
+
+def _piece(function: Any, x: Any) -> Any:
+    return function(x) if callable(function) else function
+
+
+def choose(a: Any, choices: Any, mode: str = "raise") -> Any:
+    """The element of the array that each int names."""
+    a, count = np.asarray(a), len(choices)
+    if mode == "raise" and np.any((a < 0) | (a >= count)):
+        raise ValueError("invalid entry in choice array")
+    place = np.clip(a, 0, count - 1) if mode == "clip" else a % count
+    chosen = choices[0]
+    for i in range(count):
+        chosen = np.where(place == i, choices[i], chosen)
+    return chosen
+
+
+def apply_along_axis(func1d: Any, axis: int, arr: Any) -> Any:
+    """A function of each row along an axis; what it gives lies along the axis again."""
+    moved = np.moveaxis(arr, axis, -1)
+    rows = moved.reshape(-1, moved.shape[-1])
+    made = np.array([func1d(row) for row in rows])
+    whole = made.reshape((*moved.shape[:-1], *made.shape[1:]))
+    return whole if made.ndim == 1 else np.moveaxis(whole, -1, axis)
+
+
+#: Compiled functions in place of NumPy's; some are new in a later NumPy than ours may be.
+ELEMENTS: dict[Any, Any] = {
     **{
         getattr(np, f.__name__): f
-        for f in (flipud, fliplr, vdot, average, polyval, heaviside, sinc, degrees, radians, exp2,
-                  float_power, isclose, allclose, array_equal, interp, logspace, geomspace,
-                  broadcast_to, select, cov, vander)
+        for f in (flipud, fliplr, vdot, heaviside, sinc, degrees, radians, exp2, float_power, isclose,
+                  allclose, array_equal, logspace, geomspace, broadcast_to, select, size,
+                  append, ediff1d, isin, signbit, isposinf, isneginf, gcd, lcm, modf, ldexp,
+                  diagflat, unstack, unravel_index, ravel_multi_index, nanargmax,
+                  nanargmin, cumulative_sum, cumulative_prod, matrix_transpose, vecdot, matvec, vecmat,
+                  piecewise, choose, apply_along_axis)
+        if hasattr(np, f.__name__)
     },
     np.divmod: divmod_, np.deg2rad: radians, np.rad2deg: degrees,
-    **{getattr(np.linalg, f.__name__): f for f in (inv, slogdet, det, cholesky, matrix_power)},
-    np.linalg.solve: Declared(solve, _solve_gradient),
 }  # fmt: skip

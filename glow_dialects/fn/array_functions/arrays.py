@@ -135,6 +135,20 @@ def _round(u: Unit, a: SSAValue, decimals: int) -> SSAValue:
     return u.cast(rounded, element_of(a))
 
 
+def _total(kind: str) -> Maker:
+    def make(u: Unit, a: SSAValue, axis: Axes, keepdims: bool) -> SSAValue:
+        return reduced(u, kind, summands(u, a), axis, keepdims)
+
+    return make
+
+
+def _extreme(kind: str) -> Maker:
+    def make(u: Unit, a: SSAValue, axis: Axes, keepdims: bool) -> SSAValue:
+        return u.cast(reduced(u, kind, counted(u, a), axis, keepdims), element_of(a))
+
+    return make
+
+
 def _any(u: Unit, a: SSAValue, axis: Axes, keepdims: bool) -> SSAValue:
     return u.cast(reduced(u, "max", u.cast(truth(u, a), i64), axis, keepdims), i1)
 
@@ -162,7 +176,7 @@ def _arg(name: str) -> Maker:
     return make
 
 
-def _accumulated(name: str) -> Maker:
+def accumulated(name: str) -> Maker:
     def make(u: Unit, a: SSAValue, axis: int | None) -> SSAValue:
         flat = ravel(u, a) if axis is None else a
         return u.op(name, summands(u, flat), axis=axis_of(axis or 0, len(shape_of(flat))))
@@ -180,51 +194,12 @@ def ordered(u: Unit, a: SSAValue, axis: int | None) -> tuple[SSAValue, SSAValue]
     return sorting.results[0], sorting.results[1]
 
 
-def _sort(u: Unit, a: SSAValue, axis: int | None) -> SSAValue:
+def sort(u: Unit, a: SSAValue, axis: int | None) -> SSAValue:
     return u.cast(ordered(u, a, axis)[0], element_of(a))
 
 
 def _argsort(u: Unit, a: SSAValue, axis: int | None) -> SSAValue:
     return ordered(u, a, axis)[1]
-
-
-def _quantile(u: Unit, a: SSAValue, q: float, axis: Axes, keepdims: bool, *, mean: bool = False) -> SSAValue:
-    """By a line between the elements beside the place; `mean`: their mean, of which infinities are no NaN."""
-    if not 0 <= q <= 1:
-        raise VerifyException(f"the quantile {q} must be between 0 and 1")
-    x, rank = real(u, a), len(shape_of(a))
-    axes = axes_of(axis, rank)
-    rest = [i for i in range(rank) if i not in axes]
-    count = math.prod(shape_of(x)[i] for i in axes)
-    if not count:
-        raise VerifyException("a quantile of no elements; give at least one")
-    flat = u.reshape(permuted(u, x, [*rest, *axes]), (*[shape_of(x)[i] for i in rest], count))
-    ranked = _sort(u, flat, -1)
-    place = q * (count - 1)
-    low, part = int(place), place - int(place)
-    last = len(rest)
-    quantile = window(u, ranked, last, low, low + 1)
-    above = window(u, ranked, last, min(low + 1, count - 1), min(low + 2, count))
-    if mean and part:
-        half = u.b.scalar(0.5, quantile)
-        quantile = u.op("add", u.op("mul", quantile, half), u.op("mul", above, half))
-    elif not mean and isinstance(q, float):
-        # From the nearer end, as NumPy does: beside an infinity that is NaN, at an element's very place, too.
-        difference = u.op("sub", above, quantile)
-        step = u.op("mul", difference, u.b.scalar(min(part, 1 - part), quantile))
-        quantile = u.op("add", quantile, step) if part < 0.5 else u.op("sub", above, step)
-    bad = reduced(u, "max", u.cast(u.op("is_nan", flat), i64), last, True)
-    quantile = u.op("select", u.cast(bad, i1), u.b.scalar(math.nan, quantile), quantile)
-    kept = tuple(1 if i in axes else n for i, n in enumerate(shape_of(x)))
-    return u.reshape(quantile, kept if keepdims else [shape_of(x)[i] for i in rest])
-
-
-def _median(u: Unit, a: SSAValue, axis: Axes, keepdims: bool) -> SSAValue:
-    return _quantile(u, a, 0.5, axis, keepdims, mean=True)
-
-
-def _percentile(u: Unit, a: SSAValue, q: float, axis: Axes, keepdims: bool) -> SSAValue:
-    return _quantile(u, a, q / 100, axis, keepdims)
 
 
 def ravel(u: Unit, a: SSAValue) -> SSAValue:
@@ -332,18 +307,6 @@ def _pad(u: Unit, a: SSAValue, pad_width: Any, mode: str, constant_values: float
     return u.op("pad", a, pads=pads, mode=mode, value=float(constant_values))
 
 
-def _split_part(u: Unit, a: SSAValue, sections: int, index: int, axis: int) -> SSAValue:
-    at = axis_of(axis, len(shape_of(a)))
-    size = shape_of(a)[at]
-    if size % sections:
-        raise VerifyException(
-            f"an axis of {size} is not divided into {sections} equal parts"
-            "; give a divisor, or the places to cut at"
-        )
-    step = size // sections
-    return window(u, a, at, index * step, (index + 1) * step)
-
-
 def _diff(u: Unit, a: SSAValue, n: int, axis: int) -> SSAValue:
     at = axis_of(axis, len(shape_of(a)))
     for _ in range(n):
@@ -354,13 +317,6 @@ def _diff(u: Unit, a: SSAValue, n: int, axis: int) -> SSAValue:
     return a
 
 
-def _trapezoid(u: Unit, y: SSAValue, dx: float, axis: int) -> SSAValue:
-    at = axis_of(axis, len(shape_of(y)))
-    size = shape_of(y)[at]
-    both = real(u, u.op("add", window(u, y, at, 1, size), window(u, y, at, 0, size - 1)))
-    return u.op("mul", reduced(u, "sum", both, at), u.b.scalar(0.5 * dx, both))
-
-
 # --- element by element ------------------------------------------------------------------------------------
 def _isfinite(u: Unit, x: SSAValue) -> SSAValue:
     if not is_float(element_of(x)):
@@ -368,11 +324,20 @@ def _isfinite(u: Unit, x: SSAValue) -> SSAValue:
     return u.op("not", u.op("or", u.op("is_nan", x), u.op("is_inf", x)))
 
 
-def _logaddexp(u: Unit, a: SSAValue, b: SSAValue) -> SSAValue:
+def _logaddexp(u: Unit, a: SSAValue, b: SSAValue, log: float = 1.0) -> SSAValue:
+    """The logarithm of the sum of two powers, of the base whose logarithm is `log`."""
     left, right = u.reals([a, b])
     apart = u.op("neg", u.op("abs", u.op("sub", left, right)))
     far = u.op("select", u.op("cmp_eq", left, right), u.b.scalar(0, left), apart)  # infinities too
-    return u.op("add", u.op("max", left, right), u.op("log1p", u.op("exp", far)))
+    powers = u.op("exp", u.op("mul", far, u.b.scalar(log, far)) if log != 1 else far)
+    more = u.op("log1p", powers)
+    return u.op(
+        "add", u.op("max", left, right), u.op("mul", more, u.b.scalar(1 / log, more)) if log != 1 else more
+    )
+
+
+def _logaddexp2(u: Unit, a: SSAValue, b: SSAValue) -> SSAValue:
+    return _logaddexp(u, a, b, math.log(2.0))
 
 
 def _reciprocal(u: Unit, x: SSAValue) -> SSAValue:
@@ -387,66 +352,15 @@ def _trunc(u: Unit, x: SSAValue) -> SSAValue:
     return u.op("trunc", x) if is_float(element_of(x)) else x
 
 
-def filled(u: Unit, x: SSAValue, value: float) -> SSAValue:
-    """The array with a number in place of each NaN."""
-    if not is_float(element_of(x)):
-        return x
-    return u.op("select", u.op("is_nan", x), u.b.scalar(value, x), x)
-
-
-def _nan_to_num(u: Unit, x: SSAValue, nan: float) -> SSAValue:
-    if not is_float(element_of(x)):
-        return x
-    limit = float(np.finfo(dtype_of(element_of(x))).max)
-    floor = u.op("min", filled(u, x, nan), u.b.scalar(limit, x))
-    return u.op("max", floor, u.b.scalar(-limit, x))
-
-
-def _nan_reduced(kind: str, value: float) -> Maker:
-    def make(u: Unit, a: SSAValue, axis: Axes, keepdims: bool) -> SSAValue:
-        extreme = kind in ("max", "min")
-        whole = counted(u, a) if extreme else summands(u, a)
-        result = reduced(u, kind, filled(u, whole, value), axis, keepdims)
-        if extreme and is_float(element_of(a)):
-            kept = _kept(u, a, axis, keepdims)
-            nothing = u.op("cmp_eq", kept, u.b.scalar(0, kept))
-            return u.op("select", nothing, u.b.scalar(math.nan, result), result)
-        return u.cast(result, i1) if whole is not a and extreme else result
-
-    return make
-
-
-def _kept(u: Unit, a: SSAValue, axis: Axes, keepdims: bool = True) -> SSAValue:
-    """How many elements are no NaN."""
-    ones = u.op("select", u.op("is_nan", a), u.b.scalar(0, a), u.b.splat(1, a))
-    return reduced(u, "sum", ones, axis, keepdims)
-
-
-def _nan_mean(u: Unit, a: SSAValue, axis: Axes, keepdims: bool) -> SSAValue:
-    x = real(u, a)
-    mean = u.op("div", reduced(u, "sum", filled(u, x, 0.0), axis, True), _kept(u, x, axis))
-    return mean if keepdims else reduced(u, "sum", mean, axis)
-
-
-def _nan_var(u: Unit, a: SSAValue, axis: Axes, ddof: int, keepdims: bool) -> SSAValue:
-    x = real(u, a)
-    d = filled(u, u.op("sub", x, _nan_mean(u, x, axis, True)), 0.0)
-    count = u.op("sub", _kept(u, x, axis), u.b.scalar(ddof, x))
-    variance = u.op("div", reduced(u, "sum", u.op("mul", d, d), axis, True), count)
-    return variance if keepdims else reduced(u, "sum", variance, axis)
-
-
-def _nan_std(u: Unit, a: SSAValue, axis: Axes, ddof: int, keepdims: bool) -> SSAValue:
-    return u.op("sqrt", _nan_var(u, a, axis, ddof, keepdims))
-
-
 # --- indices -----------------------------------------------------------------------------------------------
 def _take(u: Unit, a: SSAValue, indices: SSAValue, axis: int | None) -> SSAValue:
     source = ravel(u, a) if axis is None else a
     return u.op("gather", source, u.cast(indices, i64), axis=axis_of(axis or 0, len(shape_of(source))))
 
 
-def _take_along_axis(u: Unit, arr: SSAValue, indices: SSAValue, axis: int) -> SSAValue:
+def _take_along_axis(u: Unit, arr: SSAValue, indices: SSAValue, axis: int | None) -> SSAValue:
+    if axis is None:
+        arr, axis = ravel(u, arr), 0
     return u.op("gather_elements", arr, u.cast(indices, i64), axis=axis_of(axis, len(shape_of(arr))))
 
 
@@ -462,18 +376,17 @@ def _searchsorted(u: Unit, a: SSAValue, v: SSAValue, side: str) -> SSAValue:
     return reduced(u, "sum", u.cast(below, i64), -1)
 
 
-#: Functions by name; those of matrices are beside them.
+#: Functions by name; those of other families are beside them.
 ARRAYS: dict[str, Maker] = {
     "all": _all, "any": _any, "argmax": _arg("arg_max"), "argmin": _arg("arg_min"),
     "argsort": _argsort, "atleast_1d": at_least(1), "atleast_2d": at_least(2),
-    "count_nonzero": count_nonzero, "cumprod": _accumulated("cumprod"), "cumsum": _accumulated("cumsum"),
+    "count_nonzero": count_nonzero, "cumprod": accumulated("cumprod"), "cumsum": accumulated("cumsum"),
     "diff": _diff, "expand_dims": _expand_dims, "flip": _flip, "isfinite": _isfinite,
-    "logaddexp": _logaddexp, "mean": _mean, "median": _median, "moveaxis": _moveaxis,
-    "nan_to_num": _nan_to_num, "nanmax": _nan_reduced("max", -math.inf), "nanmean": _nan_mean,
-    "nanmin": _nan_reduced("min", math.inf), "nanprod": _nan_reduced("prod", 1.0), "nanstd": _nan_std,
-    "nansum": _nan_reduced("sum", 0.0), "nanvar": _nan_var, "pad": _pad, "percentile": _percentile,
-    "ptp": _ptp, "quantile": _quantile, "ravel": ravel, "reciprocal": _reciprocal, "repeat": _repeat,
-    "roll": roll, "round": _round, "searchsorted": _searchsorted, "sort": _sort, "split_part": _split_part,
-    "squeeze": _squeeze, "std": _std, "swapaxes": _swapaxes, "take": _take,
-    "take_along_axis": _take_along_axis, "tile": _tile, "trapezoid": _trapezoid, "trunc": _trunc, "var": _var,
+    "logaddexp": _logaddexp, "logaddexp2": _logaddexp2, "max": _extreme("max"), "mean": _mean,
+    "min": _extreme("min"), "moveaxis": _moveaxis, "pad": _pad, "prod": _total("prod"), "ptp": _ptp,
+    "ravel": ravel,
+    "reciprocal": _reciprocal, "repeat": _repeat, "roll": roll, "round": _round,
+    "searchsorted": _searchsorted, "sort": sort, "squeeze": _squeeze, "std": _std, "sum": _total("sum"),
+    "swapaxes": _swapaxes,
+    "take": _take, "take_along_axis": _take_along_axis, "tile": _tile, "trunc": _trunc, "var": _var,
 }  # fmt: skip

@@ -162,9 +162,13 @@ def _norm(u: Unit, x: SSAValue, ord: float | str | None, axis: Axes, keepdims: b
     if ord in (None, 2, 2.0) and (ord is None or axis is not None or len(shape_of(a)) == 1) or ord == "fro":
         return u.op("sqrt", reduced(u, "sum", u.op("mul", a, a), axis, keepdims))
     axes = axes_of(axis, len(shape_of(a)))
-    if isinstance(ord, str) or len(axes) != 1:
-        raise VerifyException(f"the norm {ord} of matrices; use ord=None, or one axis")
     size = u.op("abs", a)
+    if len(axes) == 2 and ord in (1, -1, math.inf, -math.inf):  # the largest, or smallest, column or row
+        summed, chosen = axes if abs(ord) == 1 else axes[::-1]
+        sums = reduced(u, "sum", size, summed, True)
+        return reduced(u, "sum", reduced(u, "max" if ord > 0 else "min", sums, chosen, True), axes, keepdims)
+    if isinstance(ord, str) or len(axes) != 1:
+        raise VerifyException(f"the norm {ord} of matrices; use 1, -1, inf, -inf, 'fro' or None, or one axis")
     if ord in (math.inf, -math.inf):
         return reduced(u, "max" if ord > 0 else "min", size, axes, keepdims)
     if ord == 0:
@@ -286,6 +290,12 @@ def _multiplied(
 
 
 # --- joins -------------------------------------------------------------------------------------------------
+def _concatenate(u: Unit, *arrays: SSAValue, axis: int | None) -> SSAValue:
+    if axis is not None:
+        return joined(u, arrays, axis)
+    return joined(u, [ravel(u, a) for a in u.common(arrays, u.weak[: len(arrays)])], 0)
+
+
 def _vstack(u: Unit, *arrays: SSAValue) -> SSAValue:
     return joined(u, [at_least(2)(u, a) for a in arrays], 0)
 
@@ -310,10 +320,9 @@ def _dstack(u: Unit, *arrays: SSAValue) -> SSAValue:
 
 #: Functions by name.
 MATRICES: dict[str, Maker] = {
-    "einsum": _einsum,
-    "meshgrid": _meshgrid,
-    "column_stack": _column_stack, "convolve": _convolve, "cross": _cross, "diag": _diag,
-    "diagonal": _diagonal, "dot": _dot, "dstack": _dstack, "hstack": _hstack, "inner": _inner, "kron": _kron,
-    "norm": _norm, "outer": _outer, "tensordot": _tensordot, "trace": _trace, "tril": _trilu(False),
+    "column_stack": _column_stack, "concatenate": _concatenate, "convolve": _convolve, "cross": _cross,
+    "diag": _diag, "diagonal": _diagonal, "dot": _dot, "dstack": _dstack, "einsum": _einsum,
+    "hstack": _hstack, "inner": _inner, "kron": _kron, "meshgrid": _meshgrid, "norm": _norm,
+    "outer": _outer, "tensordot": _tensordot, "trace": _trace, "tril": _trilu(False),
     "triu": _trilu(True), "vstack": _vstack,
 }  # fmt: skip

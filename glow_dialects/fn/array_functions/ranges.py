@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -37,13 +38,18 @@ def _open_arange(u: Unit, first: Any, last: Any, step: Any, dtype: str | None) -
     return u.cast(numbers, element_type(dtype or "int64"))
 
 
-def _eye(u: Unit, N: int, M: int | None, k: int, dtype: str) -> SSAValue:
-    if not is_open((N, N if M is None else M, k)):
-        return u.cast(u.b.constant(np.eye(N, M, k)), element_type(dtype))
-    columns = N if M is None else M
-    rows = u.op("add", u.reshape(u.numbers(N), (N, 1)), u.size(k))
-    same = u.op("cmp_eq", rows, u.reshape(u.numbers(columns), (1, columns)))
-    return u.cast(same, element_type(dtype))
+def _diagonals(kind: str, known: Callable[..., Array]) -> Maker:
+    """1 where a column is that of the diagonal, or compares with it, else 0."""
+
+    def make(u: Unit, N: int, M: int | None, k: int, dtype: str) -> SSAValue:
+        if not is_open((N, N if M is None else M, k)):
+            return u.cast(u.b.constant(known(N, M, k)), element_type(dtype))
+        columns = N if M is None else M
+        rows = u.op("add", u.reshape(u.numbers(N), (N, 1)), u.size(k))
+        chosen = u.op(kind, rows, u.reshape(u.numbers(columns), (1, columns)))
+        return u.cast(chosen, element_type(dtype))
+
+    return make
 
 
 def _linspace(u: Unit, start: SSAValue, stop: SSAValue, num: int, endpoint: bool) -> SSAValue:
@@ -52,8 +58,17 @@ def _linspace(u: Unit, start: SSAValue, stop: SSAValue, num: int, endpoint: bool
     shape = (num, *(1,) * len(broadcast_shapes(shape_of(first), shape_of(last))))
     parts = u.op("div", u.cast(u.numbers(num), f64), u.cast(u.size(steps), f64))
     part = u.cast(u.reshape(parts, shape), element_of(first))
-    return u.op("add", first, u.op("mul", u.op("sub", last, first), part))
+    line = u.op("add", first, u.op("mul", u.op("sub", last, first), part))
+    if not endpoint or not isinstance(num, Extent) and num < 2:
+        return line
+    at_end = u.op(
+        "cmp_eq", u.reshape(u.numbers(num), shape), u.size(num - 1)
+    )  # exactly, not but for rounding
+    return u.op("select", at_end, last, line)
 
 
 #: Functions by name.
-RANGES: dict[str, Maker] = {"arange": _arange, "eye": _eye, "linspace": _linspace}
+RANGES: dict[str, Maker] = {
+    "arange": _arange, "eye": _diagonals("cmp_eq", np.eye), "linspace": _linspace,
+    "tri": _diagonals("cmp_ge", np.tri),
+}  # fmt: skip

@@ -13,7 +13,7 @@ from xdsl.ir import SSAValue
 from xdsl.utils.exceptions import VerifyException
 
 from glow_dialects.core.types import dtype_of, element_of, element_type, is_float, shape_of, tensor
-from glow_dialects.fn.domain import Scalar, TupleType
+from glow_dialects.fn.domain import NoneType, Scalar, TupleType
 from glow_dialects.fn.primitive import Options, Pointwise, Result, Term, Typing
 from glow_dialects.fn.primitives.scalars import (
     UFUNC,
@@ -358,6 +358,18 @@ class ToBool(Predicate):
 
     name, shown = "to_bool", "a condition"
     called = (bool,)
+
+    def infer(self, m: Typing, op: FnOp, x: list[V], where: str) -> V:
+        match x[0].type:
+            case NoneType():
+                return m.number(False)
+            case TupleType(items):
+                return m.number(bool(items))
+            case _:
+                return super().infer(m, op, x, where)
+
+    def other(self, op: FnOp, *x: Any) -> Any:
+        return bool(x[0]) if x[0] is None or isinstance(x[0], TUPLES) else super().other(op, *x)
 
     def numbers(self, *x: Any) -> Any:
         return bool(x[0])

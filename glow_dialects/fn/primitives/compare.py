@@ -256,11 +256,11 @@ class Where(Pointwise):
 
 
 def _promotes(a: Type, b: Type) -> bool:
-    """Whether one of two values is an array of another element type or shape than the result's."""
+    """Whether one of two values is an array, and the other of another element type or shape."""
     if isinstance(a, TensorType) and isinstance(b, TensorType):
         return (a.dtype, a.shape) != (b.dtype, b.shape)
     array, other = (a, b) if isinstance(a, TensorType) else (b, a)
-    return isinstance(array, TensorType) and isinstance(other, Scalar) and "float" not in array.dtype
+    return isinstance(array, TensorType) and isinstance(other, Scalar)
 
 
 def _of_one_kind(m: Typing, x: Sequence[V]) -> list[V]:

@@ -16,11 +16,13 @@ from glow_dialects.fn.array_functions.arrays import ARRAYS, axes_of, axis_of, co
 from glow_dialects.fn.array_functions.assign import setitem
 from glow_dialects.fn.array_functions.getitem import getitem
 from glow_dialects.fn.array_functions.matrices import MATRICES
+from glow_dialects.fn.array_functions.places import PLACES
+from glow_dialects.fn.array_functions.quantiles import QUANTILES
 from glow_dialects.fn.array_functions.ranges import RANGES
 from glow_dialects.fn.array_functions.signatures import COUNT, signature
 from glow_dialects.fn.array_keys import At, key_of, padded_key, with_bounds
 from glow_dialects.fn.domain import ZERO as NOTHING
-from glow_dialects.fn.domain import Scalar, TensorType, TupleType
+from glow_dialects.fn.domain import NoneType, Scalar, Text, TupleType
 from glow_dialects.fn.primitive import (
     Function,
     Options,
@@ -51,8 +53,6 @@ class ByOperators(Primitive):
         return True
 
     def infer(self, m: Typing, op: FnOp, x: list[V], where: str) -> V:
-        if not all(isinstance(v.type, Scalar | TensorType) for v in x):
-            raise m.no_numbers(self, x, where)
         return m.tensors(self, op.attributes, x, where)
 
     def vjp(self, op: FnOp, d: Term, x: Sequence[Term], y: Result) -> Terms:
@@ -111,7 +111,8 @@ class Vjp(ByOperators):
         if isinstance(self.base, GetItem) and isinstance(x[0].type, TupleType):
             return self._slice(m, op, x, where)
         wanted = x[_path(op.attributes)[-1]]
-        if isinstance(wanted.type, Scalar) and wanted.type.kind != "float" or is_inactive(wanted):
+        number = isinstance(wanted.type, Scalar) and wanted.type.kind != "float"
+        if number or isinstance(wanted.type, Text | NoneType) or is_inactive(wanted):
             return V(NOTHING)
         return super().infer(m, op, x, where)
 
@@ -260,6 +261,10 @@ def _keyed(attributes: Options, shapes: Sequence[tuple[int, ...]]) -> list[Subsc
     return [(e.place, size) for e, size in zip(entries, shapes[0], strict=False) if isinstance(e, At)]
 
 
+#: The functions of arrays by name.
+MAKERS = {**ARRAYS, **MATRICES, **PLACES, **QUANTILES, **RANGES}
+
+
 class ArrayFunction(ByOperators):
     """A function of arrays by its name in NumPy: `np:cumsum`."""
 
@@ -281,8 +286,7 @@ class ArrayFunction(ByOperators):
         assert known is not None, self.of
         arguments = {n: _listed(v) for n, v in options.items()}
         count = arguments.pop(COUNT, len(x))
-        maker = ARRAYS.get(self.of) or RANGES.get(self.of) or MATRICES[self.of]
-        return maker(u, *x[:count], **{**known.options, **arguments})
+        return MAKERS[self.of](u, *x[:count], **{**known.options, **arguments})
 
     def subscripts(self, attributes: Options, shapes: Sequence[tuple[int, ...]]) -> list[Subscript]:
         if self.of == "setitem":

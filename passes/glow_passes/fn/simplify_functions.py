@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from xdsl.context import Context
-from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.builtin import ModuleOp, UnitAttr
 from xdsl.ir import Operation, SSAValue
 
 from glow_dialects.core.attributes import to_attribute, to_python
@@ -161,7 +161,7 @@ def _simpler(op: Operation) -> SSAValue | None:
 
 
 def _constant(value: SSAValue) -> bool | int | float | None:
-    if not isinstance(value.owner, ConstantOp):
+    if not isinstance(value.owner, ConstantOp) or isinstance(value.owner.value, UnitAttr):  # None
         return None
     number = to_python(value.owner.value)
     return number if isinstance(number, bool | int | float) else None
