@@ -277,6 +277,8 @@ class CpuStackPass(GraphPass):
     """Connected element-wise operators of one shape become one glow_cpu.stack.
 
     %a = sub %x, %y; %b = exp %a  ->  %b = stack %x, %y {(%0, %1): %2 = sub %0, %1; %3 = exp %2; yield %3}
+
+    What is computed of one element for such loops alone is a part of them, done once before the first turn.
     """
 
     name = "glow-cpu-stack"
