@@ -147,8 +147,9 @@ class Term:
     def constant(self) -> bool | int | float | None:
         """The number that the value is known to be."""
         owner = self.value.owner
-        known = isinstance(owner, ConstantOp) and not isinstance(owner.value, UnitAttr)  # None
-        value = to_python(owner.value) if known else None
+        if not isinstance(owner, ConstantOp) or isinstance(owner.value, UnitAttr):  # None
+            return None
+        value = to_python(owner.value)
         return value if isinstance(value, bool | int | float) else None
 
     def __add__(self, other: Formula | float | int) -> Term:

@@ -203,7 +203,7 @@ def _slope(y: Any, step: Any, edge_order: int) -> Any:
     return np.concatenate((first, middle, last), -1)
 
 
-def correlate(a: Any, v: Any, mode: str = "valid") -> Any:
+def correlate(a: Any, v: Any, mode: Any = "valid") -> Any:
     """Sums of products of a row with a shorter one at each place."""
     if len(a) >= len(v):
         return np.convolve(a, np.flip(v), mode)

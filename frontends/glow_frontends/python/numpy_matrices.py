@@ -233,7 +233,7 @@ def _symmetric_gradient(d: Any, y: Any, a: Any) -> Any:
 
 def _singular_rotated(a: Any) -> Any:
     """The factors of a matrix of no fewer rows than columns: rotations make its columns orthogonal."""
-    m, n = a.shape
+    n = a.shape[1]
     even = n + n % 2
     q, r = _reflected(a, n)
     w, v = np.pad(r[:n].T, ((0, 0), (0, even - n))), np.eye(even)  # of the transpose it takes fewer turns

@@ -29,7 +29,7 @@ def _arguments(
     c: Expressions, node: ast.AST, name: str, names: str, values: Sequence[Value], keywords: Keywords
 ) -> list[Value]:
     """The arguments of a function by the order of `names`, of which those with `=` have a default."""
-    places = dict(n.partition("=")[::2] for n in names.split())
+    places = {name: default for name, _, default in (n.partition("=") for n in names.split())}
     given = dict(zip(places, values, strict=False)) | keywords
     missing = [n for n, default in places.items() if not default and n not in given]
     if len(values) > len(places) or keywords.keys() - places.keys() or missing:
