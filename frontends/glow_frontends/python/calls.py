@@ -214,6 +214,10 @@ def as_function(c: Expressions, thing: Any, node: ast.AST, full: bool = False, c
     if hasattr(thing, "glow_gradient"):
         inner, positions, single, with_value = thing.glow_gradient
         return gradient(c, as_function(c, inner, node, full), positions, single, with_value)
+    if hasattr(thing, "glow_transformed"):
+        from glow_frontends.python.transforms import transformed
+
+        return transformed(c, thing, node, full)
     if hasattr(thing, "glow_function") and not hasattr(thing, "glow_declared"):
         return as_function(c, thing.glow_function, node, full)
     if isinstance(thing, functools.partial):
@@ -389,7 +393,14 @@ def _handler(thing: Any) -> Handler | None:
             return lambda c, node, values, keywords: values[0]
         if transform == "stop":
             return lambda c, node, values, keywords: c.prim(StopGradient, c.ssa(values[0], node))
-        return _transform(transform == "value_and_grad")
+        if transform in ("grad", "value_and_grad"):
+            return _transform(transform == "value_and_grad")
+        from glow_frontends.python.transforms import HANDLERS as TRANSFORMS
+
+        return TRANSFORMS[transform]
+    primitive = getattr(thing, "glow_primitive", None)
+    if primitive is not None:
+        return lambda c, node, values, keywords: c.prim(primitive, *[c.ssa(v, node) for v in values])
     operator = getattr(thing, "glow_operator", None)
     if operator is not None:
         return _operator(operator)

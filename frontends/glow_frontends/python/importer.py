@@ -30,6 +30,7 @@ class Importer:
         self._names: dict[Any, str] = {}
         self._taken: set[str] = set()
         self._main: Any = None
+        self._places = 0
 
     def function(self, function: Callable[..., Any], called: str = "") -> str:
         """The name of the compiled form of a Python function; of one of ours, as it is `called` somewhere."""
@@ -83,7 +84,7 @@ class Importer:
     def entry(self, function: Any) -> str:
         """The name of the compiled form of what a user asks for: a function, or a gradient of one."""
         self._main = _user_function(function)
-        if not hasattr(function, "glow_gradient"):
+        if _made_of(function) is None:
             plain = _plain(function)
             if hasattr(getattr(plain, "glow_function", plain), "__code__"):
                 return self.function(plain)
@@ -92,7 +93,7 @@ class Importer:
         names = list(inspect.signature(inner, follow_wrapped=False).parameters)
         with_value = getattr(function, "glow_gradient", (None, None, None, False))[3]
         kind = f"{'value_and_' if with_value else ''}grad" if hasattr(function, "glow_gradient") else "entry"
-        name = self._fresh(kind)
+        name = self._fresh(getattr(function, "glow_transformed", (kind,))[0])
         compiler = Statements(source, self, name)
         block = Block(arg_types=[any_type] * len(names))
         compiler.block = block
@@ -102,6 +103,11 @@ class Importer:
         entry = FuncOp.create(properties={"sym_name": StringAttr(name)}, regions=[Region(block)])
         self.module.body.block.add_op(entry)
         return name
+
+    def place(self, where: str) -> str:
+        """A name for a map that stands somewhere: `file:line`, and a number that only this map has."""
+        self._places += 1
+        return f"{where}#{self._places}"
 
     def _fresh(self, name: str) -> str:
         fresh, count = name, 0
@@ -121,9 +127,16 @@ def _plain(function: Any) -> Any:
 
 def _user_function(function: Any) -> Any:
     """The Python function that gradients are taken of."""
-    while hasattr(function, "glow_gradient"):
-        function = function.glow_gradient[0]
+    while (inner := _made_of(function)) is not None:
+        function = inner
     return getattr(_plain(function), "glow_function", _plain(function))
+
+
+def _made_of(function: Any) -> Any:
+    """The function of which one of ours is the gradient, or that it maps; None of other functions."""
+    if hasattr(function, "glow_gradient"):
+        return function.glow_gradient[0]
+    return function.glow_transformed[1] if hasattr(function, "glow_transformed") else None
 
 
 def _written_as(function: Any) -> Any:

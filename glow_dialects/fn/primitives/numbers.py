@@ -55,9 +55,9 @@ class NumberFunction(Primitive):
         numbers = [self._number(m, v, where) for v in x]
         real = self.of.__module__ == "math" and isinstance(self.card, Mathematical | Abs | Pow)
         if real:  # ints are floats here
-            numbers = [V(FLOAT, m.kind(v, "float")) for v in numbers]
+            numbers = [m.as_kind(v, "float") for v in numbers]
         result = m.scalar(self.card, numbers, where)
-        if real:
+        if real and result.whole is None:
             m.t.defined(result.code, [v.code for v in numbers])
         return result
 

@@ -18,6 +18,7 @@ from glow_dialects.fn.dialect import (
     FuncOp,
     GetOp,
     GradOp,
+    JvpOp,
     PartialOp,
     PrimOp,
     RefOp,
@@ -83,7 +84,7 @@ class Reverse:
             self.values[op.result], self.backs[op] = m.pair(pair)
             return
         twin = op.clone(self.values)
-        if isinstance(op, GradOp | ValueAndGradOp | OverOp):
+        if isinstance(op, GradOp | ValueAndGradOp | JvpOp | OverOp):
             twin.attributes[MODES] = StringAttr(modes_of(op) + "r")
         self.values[op.results[0]] = m.add(twin)
 
@@ -175,7 +176,7 @@ class Reverse:
                 self._get(op, d)
             case PrimOp():
                 self._prim(op, d)
-            case GradOp() | ValueAndGradOp():
+            case GradOp() | ValueAndGradOp() | JvpOp():
                 # It holds its function last, followed by no tangents.
                 n = integer(2 ** modes_of(op).count("j"))
                 self._accumulate(op.function, m.prim(EnvItem, d, n=n, i=integer(0)))

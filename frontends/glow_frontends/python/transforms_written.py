@@ -1,0 +1,71 @@
+"""`glow.vmap` row by row, `glow.vjp` and Jacobians, written in Python; compiled like the user's functions."""
+
+# pyright: reportUnknownVariableType=false, reportUnknownMemberType=false, reportUnknownArgumentType=false
+# pyright: reportUnknownLambdaType=false, reportUnknownParameterType=false
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from glow_dialects.fn.primitives.linear import Basis, Inner, IsWide, ShapedLast, ShapedFirst
+from glow_dialects.fn.primitives.mapped_rows import NewRows, RowCount, RowOf, SetRows, Turned
+
+
+class Marker:
+    """A primitive, or a transform of `glow`, as a function for the functions below."""
+
+    def __init__(self, card: Any = None, transform: str = "") -> None:
+        self.glow_primitive = card
+        if transform:
+            self.glow_transform = transform
+
+    def __call__(self, *values: Any, **options: Any) -> Any:
+        """For compiled functions only."""
+        raise AssertionError(self.glow_primitive)
+
+
+row_count, row_of, new_rows, set_rows, turned = map(Marker, (RowCount, RowOf, NewRows, SetRows, Turned))
+inner, basis, is_wide, shaped_last, shaped_first = map(
+    Marker, (Inner, Basis, IsWide, ShapedLast, ShapedFirst)
+)
+grad, jvp, vmap = (Marker(transform=name) for name in ("grad", "jvp", "vmap"))
+
+Pull = Callable[[Any], tuple[Any, ...]]
+
+
+def by_rows(f: Any, args: Any, in_axes: str, out_axes: str, names: str) -> Any:
+    """f for each row, one after another."""
+    count = row_count(args, in_axes, names)
+    rows = new_rows(f(*row_of(args, 0, in_axes)), count)
+    for i in range(1, count):
+        rows = set_rows(rows, i, f(*row_of(args, i, in_axes)))
+    return turned(rows, out_axes)
+
+
+def vjp_of(f: Any, primals: Any) -> tuple[Any, Pull]:
+    """The value, and the function from its cotangent to those of the primals."""
+
+    def pull(d: Any) -> Any:
+        return grad(lambda values: inner(f(*values), d))(primals)
+
+    return f(*primals), pull
+
+
+def jacobian_of(f: Any, args: Any, position: int) -> Any:
+    """The derivatives of each number of the value by each of one argument.
+
+    A column at a time is a tangent in forward mode, a row a cotangent in reverse mode: there are as many of
+    the first as numbers of the argument, of the second as of the value.
+    """
+    x = args[position]
+
+    def alone(v: Any) -> Any:
+        return f(*(args[:position] + (v,) + args[position + 1 :]))
+
+    y = f(*args)
+    if is_wide(y, x):
+        columns = vmap(lambda v: jvp(alone, (x,), (v,))[1], out_axes=-1)(basis(x))
+        return shaped_last(columns, x)
+    rows = vmap(lambda d: grad(lambda v: inner(alone(v), d))(x))(basis(y))
+    return shaped_first(rows, y)
