@@ -116,11 +116,13 @@ def _ahead(function: Callable[..., Any]) -> CompiledFunction:
 
 @lru_cache(maxsize=256)
 def _back(function: Callable[..., Any]) -> tuple[CompiledFunction, CompiledFunction]:
+    from glow_frontends.python.transforms_written import vjp_of
+
     def value(primals: Any) -> Any:
         return function(*primals)
 
     def pull(primals: Any, cotangent: Any) -> Any:
-        return vjp(function, *primals)[1](cotangent)
+        return vjp_of(function, primals)[1](cotangent)
 
     backend = getattr(function, "backend", "cpu")
     return jit(value, backend=backend), jit(pull, backend=backend)

@@ -217,7 +217,7 @@ def as_function(c: Expressions, thing: Any, node: ast.AST, full: bool = False, c
     if hasattr(thing, "glow_transformed"):
         from glow_frontends.python.transforms import transformed
 
-        return transformed(c, thing, node, full)
+        return transformed(c, thing, node)
     if hasattr(thing, "glow_function") and not hasattr(thing, "glow_declared"):
         return as_function(c, thing.glow_function, node, full)
     if isinstance(thing, functools.partial):

@@ -160,7 +160,15 @@ def jacobian(
 
     def body(values: list[SSAValue]) -> SSAValue:
         of = as_function(c, written.jacobian_of, node, called=c.source.where(node))
-        made = [c.call(of, full, c.tuple(*values), c.constant(p % count)) for p in positions]
+        made: list[SSAValue] = []
+        for position in (p % count for p in positions):
+            others = {i: v for i, v in enumerate(values) if i != position}
+
+            def alone(x: list[SSAValue], position: int = position, others: Any = others) -> SSAValue:
+                return c.call(full, *({**others, position: x[0]}[i] for i in range(count)))
+
+            by_one = c.function("alone", [names[position]], alone)
+            made.append(c.call(of, by_one, values[position]))
         return made[0] if single else c.tuple(*made)
 
     value = c.function("jacobian", names, body)
@@ -206,10 +214,10 @@ HANDLERS: dict[str, Handler] = {
 }  # fmt: skip
 
 
-def transformed(c: Expressions, thing: Any, node: ast.AST, full: bool) -> SSAValue:
+def transformed(c: Expressions, thing: Any, node: ast.AST) -> SSAValue:
     """A function of `glow` that was made outside: vmap(f), jacobian(f), hessian(f)."""
     kind, inner, options = thing.glow_transformed
-    function = as_function(c, inner, node, full)
+    function = as_function(c, inner, node)
     if kind == "vmap":
         axes = [_checked(c, node, options[n]) for n in ("in_axes", "out_axes")]
         return mapped(c, node, function, *axes)

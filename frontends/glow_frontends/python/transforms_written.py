@@ -52,20 +52,15 @@ def vjp_of(f: Any, primals: Any) -> tuple[Any, Pull]:
     return f(*primals), pull
 
 
-def jacobian_of(f: Any, args: Any, position: int) -> Any:
-    """The derivatives of each number of the value by each of one argument.
+def jacobian_of(f: Any, x: Any) -> Any:
+    """The derivatives of each number of f(x) by each of x.
 
     A column at a time is a tangent in forward mode, a row a cotangent in reverse mode: there are as many of
     the first as numbers of the argument, of the second as of the value.
     """
-    x = args[position]
-
-    def alone(v: Any) -> Any:
-        return f(*(args[:position] + (v,) + args[position + 1 :]))
-
-    y = f(*args)
+    y = f(x)
     if is_wide(y, x):
-        columns = vmap(lambda v: jvp(alone, (x,), (v,))[1], out_axes=-1)(basis(x))
+        columns = vmap(lambda v: jvp(f, (x,), (v,))[1], out_axes=-1)(basis(x))
         return shaped_last(columns, x)
-    rows = vmap(lambda d: grad(lambda v: inner(alone(v), d))(x))(basis(y))
+    rows = vmap(lambda d: grad(lambda v: inner(f(v), d))(x))(basis(y))
     return shaped_first(rows, y)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -11,15 +12,15 @@ from xdsl.dialects.builtin import StringAttr
 
 from glow_dialects.core.attributes import to_attribute
 from glow_dialects.core.errors import UnsupportedError
-from glow_dialects.fn.domain import FLOAT, NoneType, Scalar, TensorType, TupleType, Type, text
+from glow_dialects.fn.domain import FLOAT, FnType, NamedType, NoneType, Scalar, TensorType, TupleType, Type, text
 from glow_dialects.fn.domain import ZERO as NOTHING
-from glow_dialects.fn.primitive import Constant, Function, Primitive, Result, Term, Terms, Typing
+from glow_dialects.fn.primitive import Constant, Function, Primitive, Result, Term, Terms, Typing, number
 from glow_dialects.fn.primitives.arithmetic import Add, Mul
 from glow_dialects.fn.primitives.operators import Operator
 from glow_dialects.fn.primitives.shapes import Astype, Reshape
-from glow_dialects.fn.python_values import ZERO, alike, is_tuple
+from glow_dialects.fn.python_values import ZERO, Closure, alike, is_tuple
 from glow_dialects.fn.syntax import FnOp
-from glow_dialects.fn.values import V, is_zero, parts
+from glow_dialects.fn.values import V, components, is_zero, parts
 
 
 def is_real(kind: Type) -> bool:
@@ -360,4 +361,52 @@ class CheckTangent(Primitive):
         return d
 
 
-LINEAR = (CheckTangent, Inner, Scaled, Basis, IsWide, ShapedFirst, ShapedLast, FlatFirst, FlatLast, Instantiated)
+class PrimalsOf(Primitive):
+    """The cotangent of a function, the second operand, from that of its form in forward mode.
+
+    That form has captured a tangent after each value: `size` cotangents of values, then as many of tangents.
+    """
+
+    name, arity, linear, types_only = "primals_of", 2, (0,), (1,)
+
+    def infer(self, m: Typing, op: FnOp, x: list[V], where: str) -> V:
+        return self._primals(m, x[0], m.sets.resolve(x[1].type), number(op, "size"))
+
+    def _primals(self, m: Typing, d: V, function: Type, size: int) -> V:
+        if is_zero(d) or not isinstance(function, FnType | NamedType):
+            return d
+        members = {plain_name(n): captured for n, captured in m.sets.members(function)}
+        entries: dict[str, V] = {}
+        for name, entry in components(d).items():
+            captured = members.get(plain_name(name), next(iter(members.values())))
+            kept = primals(parts(entry), size)
+            kinds = [m.sets.resolve(t) for t in captured[len(captured) - len(kept) :]]
+            items = [self._primals(m, v, t, size) for v, t in zip(kept, kinds, strict=True)]
+            entries[name.removesuffix(".jvp")] = m.tuple(items)
+        return m.env(entries)
+
+    def python(self, op: FnOp) -> Function:
+        size = number(op, "size")
+
+        def run(d: Any, function: Any) -> Any:
+            if d is ZERO or not isinstance(function, Closure):
+                return d
+            kept = primals(list(d), size)
+            captured = function.captured[len(function.captured) - len(kept) :]
+            return tuple(run(v, c) for v, c in zip(kept, captured, strict=True))
+
+        return run
+
+
+def primals(items: Sequence[Any], size: int) -> list[Any]:
+    """Of items in groups, `size` of values before as many of tangents, those of values; the front may miss."""
+    missing = -len(items) % (2 * size)
+    return [v for i, v in enumerate(items) if (i + missing) % (2 * size) < size]
+
+
+def plain_name(name: str) -> str:
+    """The function that another one is derived from."""
+    return re.split(r"\.(?:fwd|bwd|jvp)(?:\.|$)", name)[0]
+
+
+LINEAR = (PrimalsOf, CheckTangent, Inner, Scaled, Basis, IsWide, ShapedFirst, ShapedLast, FlatFirst, FlatLast, Instantiated)

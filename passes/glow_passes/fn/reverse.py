@@ -33,6 +33,7 @@ from glow_dialects.fn.over import OverOp
 from glow_dialects.fn.primitives.arithmetic import Mod
 from glow_dialects.fn.primitives.compare import Eq
 from glow_dialects.fn.primitives.cotangents import AddAny, EnvDrop, EnvItem, EnvPut, Zero
+from glow_dialects.fn.primitives.linear import PrimalsOf
 from glow_dialects.fn.primitives.tuples import TuplePut
 from glow_dialects.fn.syntax import LINE
 from glow_dialects.fn.types import any_type
@@ -179,7 +180,10 @@ class Reverse:
             case GradOp() | ValueAndGradOp() | JvpOp():
                 # It holds its function last, followed by no tangents.
                 n = integer(2 ** modes_of(op).count("j"))
-                self._accumulate(op.function, m.prim(EnvItem, d, n=n, i=integer(0)))
+                cotangent = m.prim(EnvItem, d, n=n, i=integer(0))
+                if isinstance(op, JvpOp):
+                    cotangent = m.prim(PrimalsOf, cotangent, self._saved(op.function), size=n)
+                self._accumulate(op.function, cotangent)
             case _:
                 pass
 
