@@ -215,6 +215,22 @@ class CompiledFunction:
         rest = [p for p in signature.parameters.values() if p.kind is p.VAR_POSITIONAL]
         return [*values, tuple(bound.arguments[rest[0].name])] if rest else values
 
+    @property
+    def signature(self) -> inspect.Signature:
+        """The parameters, those of the Python function."""
+        return _signature(self._function)
+
+    def save(self, path: str | Path) -> None:
+        """Write the program as `.mlir`, with arrays above 256 bytes beside it, for `glow.load(path)`.
+
+        What the function read of the names around it is part of it. The file has no shapes: the function is
+        specialised for its arguments as before. Results that are named tuples or dataclasses are dicts where
+        their classes are not known. UnsupportedError for other extensions, and defaults that are arrays.
+        """
+        from glow_compiler.saved_functions import save_function
+
+        save_function(self, Path(path))
+
     def save_graphs(self, folder: str | Path, level: int = 1) -> list[Path]:
         """Write each phase as `.ir` and `.dot` files; level 2 adds specialised code, 3 every pass and SVG."""
         from glow_compiler.function_graphs import save_graphs

@@ -234,9 +234,13 @@ def as_function(c: Expressions, thing: Any, node: ast.AST, full: bool = False, c
     written = _written(thing)
     if written is not None:
         return as_function(c, written, node, full, c.source.where(node))
-    object_called = not isinstance(thing, type) and not hasattr(thing, "glow_function")
+    object_called = not (isinstance(thing, type) or hasattr(thing, "glow_function") or hasattr(thing, "glow_module"))
     if object_called and inspect.ismethod(getattr(thing, "__call__", None)):  # noqa: B004
         thing = thing if inspect.ismethod(thing) else thing.__call__
+    if hasattr(thing, "glow_module"):
+        value = c.ref(c.importer.function(thing))
+        constants = {n: c.ssa(Static(v), node) for n, v in thing.glow_defaults.items()}
+        return value if full else described(c, value, thing.glow_names, constants, thing.glow_rest)
     if isinstance(thing, type) or not hasattr(getattr(thing, "glow_function", thing), "__code__"):
         name = getattr(thing, "__qualname__", None) or repr(thing)
         module = getattr(thing, "__module__", None)

@@ -40,6 +40,9 @@ class Importer:
         key = (_key(function), id(gradient) if gradient is not None else 0, called)
         if key in self._names:
             return self._names[key]
+        if hasattr(function, "glow_module"):
+            self._names[key] = self._loaded(function.glow_module, function.glow_entry)
+            return self._names[key]
         if not hasattr(function, "__code__"):
             raise FunctionError(f"{function!r} cannot be compiled", "use a Python function")
         source = replace(read(function), called=called)
@@ -86,7 +89,8 @@ class Importer:
         self._main = _user_function(function)
         if _made_of(function) is None:
             plain = _plain(function)
-            if hasattr(getattr(plain, "glow_function", plain), "__code__"):
+            code = getattr(plain, "glow_function", plain)
+            if hasattr(code, "__code__") or hasattr(code, "glow_module"):
                 return self.function(plain)
         inner = self._main
         source = read(_written_as(inner))
@@ -103,6 +107,21 @@ class Importer:
         entry = FuncOp.create(properties={"sym_name": StringAttr(name)}, regions=[Region(block)])
         self.module.body.block.add_op(entry)
         return name
+
+    def _loaded(self, module: ModuleOp, entry: str) -> str:
+        """The functions of another module, under names that are free here; the name of one of them."""
+        functions = [f for f in module.clone().body.block.ops if isinstance(f, FuncOp)]
+        names = {f.sym_name.data: self._fresh(f.sym_name.data) for f in functions}
+        for function in functions:
+            function.detach()
+            for op in function.walk():
+                for holder in (op.properties, op.attributes):
+                    for name, value in holder.items():
+                        if isinstance(value, SymbolRefAttr):
+                            holder[name] = SymbolRefAttr(names[value.root_reference.data])
+            function.properties["sym_name"] = StringAttr(names[function.sym_name.data])
+            self.module.body.block.add_op(function)
+        return names[entry]
 
     def place(self, where: str) -> str:
         """A name for a map that stands somewhere: `file:line`, and a number that only this map has."""
@@ -143,7 +162,7 @@ def _written_as(function: Any) -> Any:
     """The Python function behind partial applications, methods and objects that can be called."""
     while isinstance(function, functools.partial):
         function = function.func
-    return function if hasattr(function, "__code__") else getattr(function, "__call__", function)  # noqa: B004
+    return function if hasattr(function, "__code__") or hasattr(function, "glow_module") else getattr(function, "__call__", function)  # noqa: B004
 
 
 def _key(function: Any) -> Any:
