@@ -114,7 +114,13 @@ def main() -> None:
     cases: list[tuple[str, Callable[[Any], Any], Any, tuple[Any, ...], Callable[[Any], Any]]] = [
         ("two layers, 64 examples", mlp, axes, (*weights, xs), lambda f: f),
         ("gradients of 64 examples", loss, axes, (*weights, xs), lambda f: f),
-        ("attention, 16 heads of 64 x 64", attention, (0, 0, 0), tuple(_array(16, 64, 64) for _ in "qkv"), id),
+        (
+            "attention, 16 heads of 64 x 64",
+            attention,
+            (0, 0, 0),
+            tuple(_array(16, 64, 64) for _ in "qkv"),
+            id,
+        ),
         ("loops of 1,000 numbers", steps, (0,), (np.abs(RNG.normal(size=1000)),), id),
     ]
     for name, make, in_axes, arguments, _ in cases:

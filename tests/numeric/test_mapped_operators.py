@@ -14,6 +14,7 @@ from glow_dialects.ops import CARDS
 PARTS = 3
 #: On stored integers, of which functions have none; trees, whose nodes name each other.
 APART = ("glow.quantized", "glow.lookup", "glow.tree_sums")
+pytestmark = pytest.mark.slow
 SAMPLES = [
     pytest.param(s, id=f"{card.__name__.split('.')[-1]}-{i}")
     for card in CARDS
@@ -23,7 +24,7 @@ SAMPLES = [
 
 
 def _others(array, seed):
-    """The array, and others like it: its elements in another order, of ints, which may be indices, the rows."""
+    """The array, and others like it: elements in another order; of ints, which may be indices, the rows."""
     rng = np.random.default_rng(seed)
     if array.dtype.kind == "f":
         return np.stack(

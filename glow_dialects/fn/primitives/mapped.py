@@ -116,7 +116,22 @@ class Mapped(Primitive):
 
 
 # --- the way in and out -------------------------------------------------------------------------------------
-Leaf = Callable[[V, int | None, str], V]
+Leaf = Callable[[V, Axes, str], V]
+
+
+def item_axes(axes: Axes, kind: TupleType, what: str) -> Sequence[Axes]:
+    """The axes of each item of a tuple."""
+    count, names = len(kind.items), kind.names[1:]
+    if isinstance(axes, dict):
+        if set(axes) != set(names):
+            known = f"the items {', '.join(names)}" if names else f"{count} items without names"
+            raise UnsupportedError(f"vmap: {what} has {known}, its axes are {axes}; give one an item")
+        return [axes[n] for n in names]
+    if not isinstance(axes, tuple) or axes[:1] == (DEFAULT,):
+        return [axes] * count
+    if len(axes) != count:
+        raise UnsupportedError(f"vmap: {what} has {count} items, its axes are {axes}; give one an item")
+    return axes
 
 
 def leafwise(m: Typing, v: V, axes: Axes, leaf: Leaf, what: str, like: Type | None = None) -> V:
@@ -124,16 +139,7 @@ def leafwise(m: Typing, v: V, axes: Axes, leaf: Leaf, what: str, like: Type | No
     kind = v.type if like is None else like
     if not isinstance(kind, TupleType) or is_zero(v):
         return v if is_zero(v) else leaf(v, axes, what)
-    count = len(kind.items)
-    entries: Sequence[Axes] = [axes] * count
-    if isinstance(axes, dict):
-        entries = [axes.get(n, -1) for n in kind.names[1:]]
-        if set(axes) != set(kind.names[1:]):
-            raise UnsupportedError(f"{what} has the items {', '.join(kind.names[1:])}, its axes are {axes}")
-    elif isinstance(axes, list) or (isinstance(axes, tuple) and axes[:1] != (DEFAULT,)):
-        entries = axes
-        if len(entries) != count:
-            raise UnsupportedError(f"{what} has {count} items, its axes are {axes}; give one an item")
+    count, entries = len(kind.items), item_axes(axes, kind, what)
     likes: Sequence[Type | None] = kind.items if like is not None else [None] * count
     names = [f"{what}.{n}" for n in kind.names[1:]] or [f"{what}[{i}]" for i in range(count)]
     items = zip(parts(v), entries, names, likes, strict=True)

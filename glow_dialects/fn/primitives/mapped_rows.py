@@ -20,7 +20,7 @@ from glow_dialects.fn.domain import ZERO as NOTHING
 from glow_dialects.fn.primitive import Constant, Function, Options, Primitive, Result, Term, Terms, Typing
 from glow_dialects.fn.primitives.assignment import SetItem
 from glow_dialects.fn.primitives.items import Item, ItemPut
-from glow_dialects.fn.primitives.mapped import Axes, axis_in, check_sizes, leafwise
+from glow_dialects.fn.primitives.mapped import DEFAULT, Axes, axis_in, check_sizes, item_axes, leafwise
 from glow_dialects.fn.primitives.operators import Operator, Vjp
 from glow_dialects.fn.python_values import ZERO, alike, is_tuple
 from glow_dialects.fn.regions import plain
@@ -54,7 +54,7 @@ def python_leaves(value: Any, axes: Axes, leaf: Callable[..., Any], *others: Any
     entries = [axes] * len(value)
     if isinstance(axes, dict):
         entries = [axes[n] for n in value.names[1:]]
-    elif isinstance(axes, list) or (isinstance(axes, tuple) and axes[:1] != ("default",)):
+    elif isinstance(axes, tuple) and axes[:1] != (DEFAULT,):
         entries = list(axes)
     beside = [[ZERO] * len(value) if o is ZERO else o for o in others]
     return alike(value, [python_leaves(v, a, leaf, *o) for v, a, *o in zip(value, entries, *beside, strict=True)])
@@ -165,18 +165,11 @@ class RowPut(Primitive):
 
 def _beside(m: Typing, d: V, like: V, axes: Axes, put: Callable[[V, V, Axes], V]) -> V:
     """Cotangents of which each is replaced; the values that they belong to have the structure."""
-    flat: list[V] = []
-    leafwise(m, like, axes, lambda v, a, what: flat.append(v) or v, "")
-    values = iter(flat)
-    return leafwise(m, _spread(m, d, like), axes, lambda v, a, what: put(v, next(values), a), "", like.type)
-
-
-def _spread(m: Typing, d: V, like: V) -> V:
-    """Zeros as tuples of zeros, where the value is a tuple."""
     if not isinstance(like.type, TupleType):
-        return d
+        return put(d, like, axes)
     items = [V(NOTHING)] * len(like.type.items) if is_zero(d) else parts(d)
-    return m.tuple([_spread(m, a, b) for a, b in zip(items, parts(like), strict=True)])
+    each = zip(items, parts(like), item_axes(axes, like.type, ""), strict=True)
+    return m.tuple([_beside(m, v, of, a, put) for v, of, a in each])
 
 
 class NewRows(Primitive):
