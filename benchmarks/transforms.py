@@ -1,6 +1,6 @@
-"""`glow.vmap` and Jacobians beside a Python loop over compiled calls and JAX: `python -m benchmarks.transforms`.
+"""`glow.vmap` and Jacobians beside a loop over compiled calls and JAX: `python -m benchmarks.transforms`.
 
-Milliseconds of processor time of a call, the least of interleaved rounds. JAX is left out where there is none;
+Milliseconds of processor time of a call, the least of interleaved rounds. JAX is left out where it is not there;
 it runs in one thread with `XLA_FLAGS=--xla_cpu_multi_thread_eigen=false` and one core (`taskset -c 0`).
 """
 
@@ -111,19 +111,14 @@ def main() -> None:
     weights = _array(128, 784), _array(128), _array(10, 128), _array(10)
     xs = _array(batch, 784)
     axes = (None, None, None, None, 0)
-    cases: list[tuple[str, Callable[[Any], Any], Any, tuple[Any, ...], Callable[[Any], Any]]] = [
-        ("two layers, 64 examples", mlp, axes, (*weights, xs), lambda f: f),
-        ("gradients of 64 examples", loss, axes, (*weights, xs), lambda f: f),
-        (
-            "attention, 16 heads of 64 x 64",
-            attention,
-            (0, 0, 0),
-            tuple(_array(16, 64, 64) for _ in "qkv"),
-            id,
-        ),
-        ("loops of 1,000 numbers", steps, (0,), (np.abs(RNG.normal(size=1000)),), id),
+    stacked = tuple(_array(16, 64, 64) for _ in "qkv")
+    cases: list[tuple[str, Callable[[Any], Any], Any, tuple[Any, ...]]] = [
+        ("two layers, 64 examples", mlp, axes, (*weights, xs)),
+        ("gradients of 64 examples", loss, axes, (*weights, xs)),
+        ("attention, 16 heads of 64 x 64", attention, (0, 0, 0), stacked),
+        ("loops of 1,000 numbers", steps, (0,), (np.abs(RNG.normal(size=1000)),)),
     ]
-    for name, make, in_axes, arguments, _ in cases:
+    for name, make, in_axes, arguments in cases:
         grads = name.startswith("gradients")
         one = glow.grad(make(np), (0, 2)) if grads else glow.jit(make(np))
         together = glow.vmap(one, in_axes=in_axes)
@@ -157,7 +152,8 @@ def main() -> None:
     _show("Jacobian, 64 x 64", calls)
 
     def energy(np: Any) -> Callable[..., Any]:
-        return lambda w, x: np.sum(ridge(np)(w, x) ** 2)
+        of = ridge(np)
+        return lambda w, x: np.sum(of(w, x) ** 2)
 
     hessian = glow.hessian(energy(np), 1)
     calls = {"hessian": lambda: hessian(w, x)}

@@ -129,8 +129,8 @@ def _decomposed(
     results = inner.decompose(Builder.at_end(block))
     if results is None:
         return None
-    values = dict(zip(block.args, x, strict=True))
-    mapped = {a for a, f in zip(block.args, flags, strict=True) if f}
+    values: dict[SSAValue, SSAValue] = dict(zip(block.args, x, strict=True))
+    mapped: set[SSAValue] = {a for a, f in zip(block.args, flags, strict=True) if f}
     map_ops([o for o in block.ops if o is not inner], values, mapped, size, b)
     return [whole(values.get(r, r), r in mapped, size, b) for r in results]
 

@@ -72,7 +72,9 @@ class Meaning(Values):
             const = None if v.type.const is None else bool(v.type.const)
             return V(Scalar("bool", const), self.t.scalar(ToBool(), v.type.kind, [v.code]))
         if v.whole is not None and isinstance(v.type, TensorType) and prod(v.type.shape) == 1:
-            return self.tensors(Reshape(), {"shape": to_attribute(())}, [self.tensors(ToBool(), {}, [v], where)], where)
+            return self.tensors(
+                Reshape(), {"shape": to_attribute(())}, [self.tensors(ToBool(), {}, [v], where)], where
+            )
         if isinstance(v.type, TensorType) and prod(v.type.shape) == 1:
             return V(BOOL, self.t.first(self.tensors(ToBool(), {}, [v], where)))
         raise UnsupportedError(f"{where}: {text(v.type)} is no condition; compare or reduce it to a bool")
@@ -213,6 +215,7 @@ class Meaning(Values):
             card = Mapped(card, [at_level(v, level) for v in x])
             result = mapped(result, first.shape[0], level, first.place)
         given = [v if v.whole is None else V(TensorType(v.whole.shape, v.whole.dtype), v.code) for v in x]
+        assert isinstance(result, MappedType)
         try:
             made = region(card, attributes, self._kinds(card, given, where), where).type
         except NotMapped:

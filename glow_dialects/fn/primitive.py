@@ -15,7 +15,7 @@ from glow_dialects.fn.domain import Sets, Type
 from glow_dialects.fn.python_values import ZERO
 from glow_dialects.fn.regions import evaluate
 from glow_dialects.fn.syntax import LINE, FnOp
-from glow_dialects.fn.values import Code, V, is_zero
+from glow_dialects.fn.values import V, is_zero
 
 if TYPE_CHECKING:
     from glow_dialects.fn.unit import Unit
@@ -161,7 +161,8 @@ class Primitive:
 
     `linear` are the operands that the result is linear in, `types_only` those of which only the type is
     used, `called` the functions of Python and NumPy that it is. `fits`: Python's ints beside arrays of ints
-    must be of their type. `maps`: of what is mapped over, it takes all rows. Primitives of one class and name are equal.
+    must be of their type. `maps`: of what is mapped over, it takes all rows. Primitives of one class and name
+    are equal.
     """
 
     name: ClassVar[str] = ""

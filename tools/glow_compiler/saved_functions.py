@@ -76,8 +76,8 @@ def save_function(function: CompiledFunction, path: Path) -> None:
         elif value is not parameter.empty:
             what = "an array" if isinstance(value, np.ndarray) else f"a {type(value).__name__}"
             raise UnsupportedError(
-                f"{path}: the default of '{parameter.name}' is {what}, which a file cannot hold; pass it as an"
-                " argument"
+                f"{path}: the default of '{parameter.name}' is {what}, which a file cannot hold; pass it as"
+                " an argument"
             )
     # Named tuples of results are dicts in a process that has not met their classes.
     module.attributes[ENTRY] = StringAttr(program.name)
@@ -116,7 +116,9 @@ def loaded_function(module: ModuleOp, path: Path) -> LoadedFunction:
             assert isinstance(op.value, ResourceAttr)
             op.value.data.array = arrays[op.value.data.name]
     except (OSError, ValueError, KeyError) as error:
-        raise GlowError(f"{beside}: not the arrays of {path.name}: {error}; save the function again") from None
+        raise GlowError(
+            f"{beside}: not the arrays of {path.name}: {error}; save the function again"
+        ) from None
     return LoadedFunction(module)
 
 

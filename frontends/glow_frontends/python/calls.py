@@ -234,7 +234,8 @@ def as_function(c: Expressions, thing: Any, node: ast.AST, full: bool = False, c
     written = _written(thing)
     if written is not None:
         return as_function(c, written, node, full, c.source.where(node))
-    object_called = not (isinstance(thing, type) or hasattr(thing, "glow_function") or hasattr(thing, "glow_module"))
+    ours = hasattr(thing, "glow_function") or hasattr(thing, "glow_module")
+    object_called = not isinstance(thing, type) and not ours
     if object_called and inspect.ismethod(getattr(thing, "__call__", None)):  # noqa: B004
         thing = thing if inspect.ismethod(thing) else thing.__call__
     if hasattr(thing, "glow_module"):

@@ -40,8 +40,9 @@ class Importer:
         key = (_key(function), id(gradient) if gradient is not None else 0, called)
         if key in self._names:
             return self._names[key]
-        if hasattr(function, "glow_module"):
-            self._names[key] = self._loaded(function.glow_module, function.glow_entry)
+        loaded: Any = function
+        if hasattr(loaded, "glow_module"):
+            self._names[key] = self._loaded(loaded.glow_module, loaded.glow_entry)
             return self._names[key]
         if not hasattr(function, "__code__"):
             raise FunctionError(f"{function!r} cannot be compiled", "use a Python function")
@@ -162,7 +163,11 @@ def _written_as(function: Any) -> Any:
     """The Python function behind partial applications, methods and objects that can be called."""
     while isinstance(function, functools.partial):
         function = function.func
-    return function if hasattr(function, "__code__") or hasattr(function, "glow_module") else getattr(function, "__call__", function)  # noqa: B004
+    return (
+        function
+        if hasattr(function, "__code__") or hasattr(function, "glow_module")
+        else getattr(function, "__call__", function)
+    )
 
 
 def _key(function: Any) -> Any:

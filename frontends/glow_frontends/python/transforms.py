@@ -12,7 +12,7 @@ from xdsl.ir import SSAValue
 from glow_dialects.fn.dialect import ConstantOp, TupleOp
 from glow_dialects.fn.gradients import JvpOp
 from glow_dialects.fn.primitives.mapped import DEFAULT, GoesByRows, MapIn, MapOut
-from glow_dialects.fn.primitives.tuples import ConcatTuples, ToTuple
+from glow_dialects.fn.primitives.tuples import ConcatTuples
 from glow_dialects.fn.types import any_type
 from glow_frontends.python import transforms_written as written
 from glow_frontends.python.calls import Keywords, as_function, gradient, int_constant
@@ -128,7 +128,12 @@ def _vjp(c: Expressions, node: ast.AST, values: list[Value], keywords: Keywords)
 
 
 def _named(
-    c: Expressions, node: ast.AST, values: Sequence[Value], keywords: Keywords, names: Sequence[str], **rest: Any
+    c: Expressions,
+    node: ast.AST,
+    values: Sequence[Value],
+    keywords: Keywords,
+    names: Sequence[str],
+    **rest: Any,
 ) -> list[Value]:
     given = dict(zip(names, values, strict=False)) | keywords
     for name in given:
@@ -223,6 +228,3 @@ def transformed(c: Expressions, thing: Any, node: ast.AST) -> SSAValue:
         return mapped(c, node, function, *axes)
     make = {"jacobian": jacobian, "hessian": hessian}[kind]
     return make(c, node, function, options["positions"], options["single"])
-
-
-__all__ = ["HANDLERS", "ToTuple", "transformed"]

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from glow_dialects.fn.primitives.linear import Basis, Inner, IsWide, ShapedLast, ShapedFirst
+from glow_dialects.fn.primitives.linear import Basis, Inner, IsWide, ShapedFirst, ShapedLast
 from glow_dialects.fn.primitives.mapped_rows import NewRows, RowCount, RowOf, SetRows, Turned
 
 

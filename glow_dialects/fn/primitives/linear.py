@@ -12,7 +12,17 @@ from xdsl.dialects.builtin import StringAttr
 
 from glow_dialects.core.attributes import to_attribute
 from glow_dialects.core.errors import UnsupportedError
-from glow_dialects.fn.domain import FLOAT, FnType, NamedType, NoneType, Scalar, TensorType, TupleType, Type, text
+from glow_dialects.fn.domain import (
+    FLOAT,
+    FnType,
+    NamedType,
+    NoneType,
+    Scalar,
+    TensorType,
+    TupleType,
+    Type,
+    text,
+)
 from glow_dialects.fn.domain import ZERO as NOTHING
 from glow_dialects.fn.primitive import Constant, Function, Primitive, Result, Term, Terms, Typing, number
 from glow_dialects.fn.primitives.arithmetic import Add, Mul
@@ -172,13 +182,17 @@ class Basis(Constant):
         size = math.prod(shape)
         eye = V(TensorType((size, size), "float64"), m.t.array(np.eye(size)))
         rows = m.tensors(Reshape(), {"shape": to_attribute((size, *shape))}, [eye], where)
-        return rows if dtype == "float64" else m.tensors(Astype(), {"dtype": StringAttr(dtype)}, [rows], where)
+        return (
+            rows if dtype == "float64" else m.tensors(Astype(), {"dtype": StringAttr(dtype)}, [rows], where)
+        )
 
     def python(self, op: FnOp) -> Function:
         def run(x: Any) -> Any:
             dtype = np.asarray(x).dtype
             if not _is_real(x):
-                raise UnsupportedError(f"{op.source}: jacobian: it must be of and by floats or arrays of them")
+                raise UnsupportedError(
+                    f"{op.source}: jacobian: it must be of and by floats or arrays of them"
+                )
             return np.eye(np.size(x), dtype=dtype).reshape(np.size(x), *np.shape(x))
 
         return run
@@ -341,7 +355,9 @@ class CheckTangent(Primitive):
             dtype = kind.dtype if isinstance(kind, TensorType) else "float64"
             have = d.type.dtype if isinstance(d.type, TensorType) else ""
             return d if dtype == have else m.tensors(Astype(), {"dtype": StringAttr(dtype)}, [d], where)
-        raise UnsupportedError(f"{where}: jvp: the tangent of {text(kind)} is {text(d.type)}; give one like it")
+        raise UnsupportedError(
+            f"{where}: jvp: the tangent of {text(kind)} is {text(d.type)}; give one like it"
+        )
 
     def python(self, op: FnOp) -> Function:
         def run(d: Any, x: Any) -> Any:
@@ -399,7 +415,7 @@ class PrimalsOf(Primitive):
 
 
 def primals(items: Sequence[Any], size: int) -> list[Any]:
-    """Of items in groups, `size` of values before as many of tangents, those of values; the front may miss."""
+    """Of items in groups, `size` of values, then as many of tangents, those of values; the front may miss."""
     missing = -len(items) % (2 * size)
     return [v for i, v in enumerate(items) if (i + missing) % (2 * size) < size]
 
@@ -409,4 +425,16 @@ def plain_name(name: str) -> str:
     return re.split(r"\.(?:fwd|bwd|jvp)(?:\.|$)", name)[0]
 
 
-LINEAR = (PrimalsOf, CheckTangent, Inner, Scaled, Basis, IsWide, ShapedFirst, ShapedLast, FlatFirst, FlatLast, Instantiated)
+LINEAR = (
+    PrimalsOf,
+    CheckTangent,
+    Inner,
+    Scaled,
+    Basis,
+    IsWide,
+    ShapedFirst,
+    ShapedLast,
+    FlatFirst,
+    FlatLast,
+    Instantiated,
+)

@@ -1,8 +1,8 @@
 """Primitives of `glow.vmap`: any primitive for all rows that are mapped over, and the way in and out.
 
-What is mapped over has a type of its own (`domain.MappedType`): primitives see a row of it, and their operators
-are done for all rows at once (`glow_dialects.core.mapped`). A map is a function as any other then, of which
-derivatives are made: what goes into it, also what its function captured, goes through `MapIn`, where the
+What is mapped over has a type of its own (`domain.MappedType`): primitives see a row of it, and their
+operators are done for all rows at once (`glow_dialects.core.mapped`). A map is a function as any other then, of
+which derivatives are made: what goes into it, also what its function captured, goes through `MapIn`, where the
 cotangents of what is the same for all rows are added up.
 """
 
@@ -354,9 +354,7 @@ class MapBack(MapPrimitive):
         assert isinstance(x[1].type, TupleType)
         kinds = [None if isinstance(t, FnType | NamedType) else t for t in x[1].type.items]
         axes = self.axes(op)
-        made = [
-            leafwise(m, v, a, leaf, "", k) for v, a, k in zip(rest, axes[1:], kinds[1:], strict=True)
-        ]
+        made = [leafwise(m, v, a, leaf, "", k) for v, a, k in zip(rest, axes[1:], kinds[1:], strict=True)]
         return m.tuple([shared(function), *made])
 
     def transpose(self, op: FnOp, i: int, d: Term, x: Sequence[Term]) -> Term:
@@ -376,7 +374,9 @@ class MapOut(MapPrimitive):
             if isinstance(v.type, NoneType | Text):
                 return v
             if not isinstance(v.type, Scalar | TensorType):
-                raise UnsupportedError(f"{like.place}: vmap: {what} is {text(v.type)}; return arrays or numbers")
+                raise UnsupportedError(
+                    f"{like.place}: vmap: {what} is {text(v.type)}; return arrays or numbers"
+                )
             rows = isinstance(v.type, MappedType) and v.type.level == like.level
             if axis is not None:
                 return self.from_rows(m, v, axis, like, where)

@@ -1,4 +1,4 @@
-"""Primitives of a `glow.vmap` that goes row by row, for `by_rows` in `transforms_written` of the Python frontend.
+"""Primitives of a `glow.vmap` that goes row by row, for `by_rows` of the Python frontend.
 
 Axes are texts here, operands of the primitives: `(0, None)` says which axis of each argument is mapped over.
 """
@@ -15,8 +15,8 @@ from xdsl.ir import SSAValue
 
 from glow_dialects.core.attributes import to_attribute
 from glow_dialects.core.types import shape_of
-from glow_dialects.fn.domain import Scalar, TensorType, Text, TupleType
 from glow_dialects.fn.domain import ZERO as NOTHING
+from glow_dialects.fn.domain import Scalar, TensorType, Text, TupleType
 from glow_dialects.fn.primitive import Constant, Function, Options, Primitive, Result, Term, Terms, Typing
 from glow_dialects.fn.primitives.assignment import SetItem
 from glow_dialects.fn.primitives.items import Item, ItemPut
@@ -57,7 +57,9 @@ def python_leaves(value: Any, axes: Axes, leaf: Callable[..., Any], *others: Any
     elif isinstance(axes, tuple) and axes[:1] != (DEFAULT,):
         entries = list(axes)
     beside = [[ZERO] * len(value) if o is ZERO else o for o in others]
-    return alike(value, [python_leaves(v, a, leaf, *o) for v, a, *o in zip(value, entries, *beside, strict=True)])
+    return alike(
+        value, [python_leaves(v, a, leaf, *o) for v, a, *o in zip(value, entries, *beside, strict=True)]
+    )
 
 
 class RowCount(Constant):

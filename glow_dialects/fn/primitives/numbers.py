@@ -13,7 +13,7 @@ from xdsl.utils.exceptions import VerifyException
 from glow_dialects.core.attributes import to_attribute
 from glow_dialects.core.errors import GlowError, UnsupportedError, raised
 from glow_dialects.core.types import Array
-from glow_dialects.fn.domain import FLOAT, Scalar, TensorType, text
+from glow_dialects.fn.domain import Scalar, TensorType, text
 from glow_dialects.fn.primitive import Function, Primitive, Result, Term, Terms, Typing
 from glow_dialects.fn.primitives.arithmetic import Abs, Ceil, Floor, Fmod, Round, ToBool, ToFloat, ToInt
 from glow_dialects.fn.primitives.mathematics import MATHEMATICS, Log, Pow
