@@ -1,7 +1,7 @@
 """`glow.vmap` and Jacobians beside a loop over compiled calls and JAX: `python -m benchmarks.transforms`.
 
-Milliseconds of processor time of a call, the least of interleaved rounds. JAX is left out where it is not there;
-it runs in one thread with `XLA_FLAGS=--xla_cpu_multi_thread_eigen=false` and one core (`taskset -c 0`).
+Milliseconds of processor time of a call, the least of interleaved rounds. JAX is left out where it is missing;
+it runs in one thread with XLA_FLAGS=--xla_cpu_multi_thread_eigen=false on one core (`taskset -c 0`).
 """
 
 from __future__ import annotations

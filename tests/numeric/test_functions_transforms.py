@@ -148,8 +148,8 @@ def test_a_gradient_of_a_jacobian_and_a_jacobian_of_each_row(backend):
 MESSAGES = [
     (lambda: glow.jvp(layer, W, X), "primals is a ndarray, expected a tuple"),
     (lambda: glow.jvp(layer, (W, X), (W,)), "2 primals and 1 tangents"),
-    (lambda: glow.jvp(layer, (W, X), (W, W)), r"tangent of an array of shape \(3,\).* array of shape \(4, 3\)"),
-    (lambda: glow.vjp(layer, W, X)[1](X), r"cotangent is an array of shape \(3,\).*value an array of shape \(4,\)"),
+    (lambda: glow.jvp(layer, (W, X), (W, W)), r"of an array of shape \(3,\).* array of shape \(4, 3\)"),
+    (lambda: glow.vjp(layer, W, X)[1](X), r"cotangent is an array.*\(3,\).*value an array.*\(4,\)"),
     (lambda: glow.jacobian(layer, 2)(W, X), "argnums"),
     (lambda: glow.jacobian(layer, "x"), "argnums is a number or a tuple"),
     (lambda: glow.jacobian(lambda n: n * 2)(3), "the argument that it is by is an int"),

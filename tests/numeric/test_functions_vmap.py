@@ -282,6 +282,7 @@ def test_a_branch_that_the_row_decides(backend):
     xs = RNG.normal(size=9)
     f = glow.vmap(piecewise, backend=backend)
     check(f(xs), np.array([piecewise(float(x)) for x in xs]))
+    assert "test_functions_vmap.py" in f.report()["row by row"][0]
     check(glow.vmap(glow.grad(piecewise), backend=backend)(xs), np.where(xs > 0, 2 * xs, -1.0))
     got = glow.grad(lambda xs: np.sum(glow.vmap(piecewise)(xs) * 3.0), backend=backend)(xs)
     check(got, 3 * np.where(xs > 0, 2 * xs, -1.0))

@@ -163,11 +163,9 @@ def _written_as(function: Any) -> Any:
     """The Python function behind partial applications, methods and objects that can be called."""
     while isinstance(function, functools.partial):
         function = function.func
-    return (
-        function
-        if hasattr(function, "__code__") or hasattr(function, "glow_module")
-        else getattr(function, "__call__", function)
-    )
+    if hasattr(function, "__code__") or hasattr(function, "glow_module"):
+        return function
+    return getattr(function, "__call__", function)  # noqa: B004
 
 
 def _key(function: Any) -> Any:

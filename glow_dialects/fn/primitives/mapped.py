@@ -1,9 +1,9 @@
 """Primitives of `glow.vmap`: any primitive for all rows that are mapped over, and the way in and out.
 
 What is mapped over has a type of its own (`domain.MappedType`): primitives see a row of it, and their
-operators are done for all rows at once (`glow_dialects.core.mapped`). A map is a function as any other then, of
-which derivatives are made: what goes into it, also what its function captured, goes through `MapIn`, where the
-cotangents of what is the same for all rows are added up.
+operators are done for all rows at once (`glow_dialects.core.mapped`). A map is a function as any other then,
+of which derivatives are made: what goes into it, also what its function captured, goes through `MapIn`, where
+the cotangents of what is the same for all rows are added up.
 """
 
 from __future__ import annotations
@@ -49,6 +49,11 @@ if TYPE_CHECKING:
 Axes = Any
 #: In axes: that of an argument which may be a number instead, shared by all rows.
 DEFAULT = "default"
+
+
+def shown(place: str) -> str:
+    """Where the map of a place stands: `file:line`, without the number that only this map has."""
+    return place.split("#")[0]
 
 
 def maps_of(kind: Type | None) -> Iterator[MappedType]:
@@ -181,8 +186,8 @@ def axis_in(kind: Type, axis: int, what: str, place: str) -> int:
     shape = kind.shape if isinstance(kind, TensorType) else ()
     if not isinstance(kind, TensorType) or not -len(shape) <= axis < len(shape):
         raise UnsupportedError(
-            f"{place}: vmap: {what} is {text(kind)}, which has no axis {axis} to map over; give it the axis"
-            " None in in_axes, or pass an array"
+            f"{shown(place)}: vmap: {what} is {text(kind)}, which has no axis {axis} to map over; give it the"
+            " axis None in in_axes, or pass an array"
         )
     return axis % len(shape)
 
@@ -229,7 +234,7 @@ class MapPrimitive(Primitive):
         rank = len(core.shape) if isinstance(core, TensorType) else 0
         if not -rank - 1 <= axis <= rank:
             raise UnsupportedError(
-                f"{like.place}: vmap: out_axes has {axis}, the result for one row is {text(core)}"
+                f"{shown(like.place)}: vmap: out_axes has {axis}, the result for one row is {text(core)}"
                 f"; give an axis from 0 to {rank}"
             )
         axis %= rank + 1
@@ -288,13 +293,15 @@ class MapIn(MapPrimitive):
 def check_sizes(sizes: dict[str, tuple[int, int]], place: str) -> None:
     """Raise unless something is mapped over, and as many rows everywhere."""
     if not sizes:
-        raise UnsupportedError(f"{place}: vmap: in_axes maps over no argument; give one of them an axis")
+        raise UnsupportedError(
+            f"{shown(place)}: vmap: in_axes maps over no argument; give one of them an axis"
+        )
     (first, (size, axis)), *others = sizes.items()
     for what, (other, at) in others:
         if other != size:
             raise UnsupportedError(
-                f"{place}: vmap: {first} has {size} rows along axis {axis}, {what} has {other} along axis"
-                f" {at}; they must be as many"
+                f"{shown(place)}: vmap: {first} has {size} rows along axis {axis}, {what} has {other} along"
+                f" axis {at}; they must be as many"
             )
 
 
@@ -375,15 +382,15 @@ class MapOut(MapPrimitive):
                 return v
             if not isinstance(v.type, Scalar | TensorType):
                 raise UnsupportedError(
-                    f"{like.place}: vmap: {what} is {text(v.type)}; return arrays or numbers"
+                    f"{shown(like.place)}: vmap: {what} is {text(v.type)}; return arrays or numbers"
                 )
             rows = isinstance(v.type, MappedType) and v.type.level == like.level
             if axis is not None:
                 return self.from_rows(m, v, axis, like, where)
             if rows:
                 raise UnsupportedError(
-                    f"{like.place}: vmap: out_axes has None for {what}, which is another one for each row"
-                    "; give it an axis"
+                    f"{shown(like.place)}: vmap: out_axes has None for {what}, which is another one for each"
+                    " row; give it an axis"
                 )
             return v
 
