@@ -1,6 +1,6 @@
 """`glow.vmap` and Jacobians beside a loop over compiled calls and JAX: `python -m benchmarks.transforms`.
 
-Milliseconds of processor time of a call, the least of interleaved rounds. JAX is left out where it is missing;
+Milliseconds of processor time of a call, the least of interleaved rounds. JAX is left out if it is missing;
 it runs in one thread with XLA_FLAGS=--xla_cpu_multi_thread_eigen=false on one core (`taskset -c 0`).
 """
 

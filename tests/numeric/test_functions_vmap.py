@@ -299,6 +299,15 @@ def test_a_loop_whose_turns_the_row_decides(backend):
     check(total(xs), np.array([1.5**n for _, n in want]))
 
 
+@pytest.mark.parametrize("count", [1, 256, 257, 289, 300])
+def test_many_rows_are_collected_in_blocks(backend, count):
+    xs = RNG.normal(size=count)
+    weights = RNG.normal(size=count)
+    check(glow.vmap(piecewise, backend=backend)(xs), np.where(xs > 0, xs * xs, -xs))
+    got = glow.grad(lambda xs, ws: np.sum(glow.vmap(piecewise)(xs) * ws), backend=backend)(xs, weights)
+    check(got, weights * np.where(xs > 0, 2 * xs, -1.0))
+
+
 def test_row_by_row_with_other_axes(backend):
     def f(x, i):
         if np.sum(x) > 0:

@@ -9,7 +9,15 @@ from collections.abc import Callable
 from typing import Any
 
 from glow_dialects.fn.primitives.linear import Basis, Inner, IsWide, ShapedFirst, ShapedLast
-from glow_dialects.fn.primitives.mapped_rows import NewRows, RowCount, RowOf, SetRows, Turned
+from glow_dialects.fn.primitives.mapped_rows import (
+    BlockSize,
+    Merged,
+    NewRows,
+    RowCount,
+    RowOf,
+    SetRows,
+    Turned,
+)
 
 
 class Marker:
@@ -26,6 +34,7 @@ class Marker:
 
 
 row_count, row_of, new_rows, set_rows, turned = map(Marker, (RowCount, RowOf, NewRows, SetRows, Turned))
+block_size, merged = map(Marker, (BlockSize, Merged))
 inner, basis, is_wide, shaped_last, shaped_first = map(
     Marker, (Inner, Basis, IsWide, ShapedLast, ShapedFirst)
 )
@@ -35,12 +44,21 @@ Pull = Callable[[Any], tuple[Any, ...]]
 
 
 def by_rows(f: Any, args: Any, in_axes: str, out_axes: str, names: str) -> Any:
-    """f for each row, one after another."""
+    """f for each row, one after another; results are collected in blocks, the last one filled up."""
     count = row_count(args, in_axes, names)
-    rows = new_rows(f(*row_of(args, 0, in_axes)), count)
-    for i in range(1, count):
-        rows = set_rows(rows, i, f(*row_of(args, i, in_axes)))
-    return turned(rows, out_axes)
+    size = block_size(count)
+
+    def block(start: int) -> Any:
+        rows = new_rows(f(*row_of(args, start, in_axes)), size)
+        for i in range(1, size):
+            rows = set_rows(rows, i, f(*row_of(args, min(start + i, count - 1), in_axes)))
+        return rows
+
+    blocks = (count + size - 1) // size
+    whole = new_rows(block(0), blocks)
+    for j in range(1, blocks):
+        whole = set_rows(whole, j, block(j * size))
+    return turned(merged(whole, count), out_axes)
 
 
 def vjp_of(f: Any, primals: Any) -> tuple[Any, Pull]:

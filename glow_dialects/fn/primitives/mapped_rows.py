@@ -6,6 +6,7 @@ Axes are texts here, operands of the primitives: `(0, None)` says which axis of 
 from __future__ import annotations
 
 import ast
+import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -289,6 +290,95 @@ class SetRows(Primitive):
         return [d.prim(SetRows, x[1], d.zero()), None, d.prim(ItemRow, x[1])]
 
 
+#: Rows up to which results are collected in one array, which each row copies.
+WHOLE = 256
+
+
+def block_of(count: int) -> int:
+    """Rows of one block of results: a row copies a block, and a block all of them, which is least work so."""
+    return count if count <= WHOLE else math.isqrt(count)
+
+
+class BlockSize(Constant):
+    """How many rows are collected before they are put into the array of all."""
+
+    name = "block_size"
+
+    def infer(self, m: Typing, op: FnOp, x: list[V], where: str) -> V:
+        assert isinstance(x[0].type, Scalar) and x[0].type.const is not None
+        return m.number(block_of(x[0].type.const))
+
+    def python(self, op: FnOp) -> Function:
+        return block_of
+
+
+class Merged(Primitive):
+    """The first rows, as many as are asked for, of arrays of blocks of rows."""
+
+    name, arity, linear = "merged", 2, (0,)
+
+    def infer(self, m: Typing, op: FnOp, x: list[V], where: str) -> V:
+        count = x[1].type.const if isinstance(x[1].type, Scalar) else None
+
+        def leaf(v: V, axes: Axes, what: str) -> V:
+            if not isinstance(v.type, TensorType):
+                return v
+            return m.tensors(self, {"count": to_attribute(count)}, [v], where)
+
+        return leafwise(m, x[0], 0, leaf, "")
+
+    def build(self, u: Unit, options: dict[str, Any], attributes: Options, x: Sequence[SSAValue]) -> SSAValue:
+        blocks, size, *row = shape_of(x[0])
+        rows = u.reshape(x[0], (blocks * size, *row))
+        if options["count"] == blocks * size:
+            return rows
+        zeros, ones = (0,) * len(row), (1,) * len(row)
+        return u.op("slice", rows, starts=(0, *zeros), ends=(options["count"], *row), steps=(1, *ones))
+
+    def python(self, op: FnOp) -> Function:
+        def leaf(v: Any, axes: Axes, count: int) -> Any:
+            return v.reshape(-1, *v.shape[2:])[:count] if isinstance(v, np.ndarray) else v
+
+        return lambda x, n: python_leaves(x, 0, lambda v, axes: leaf(v, axes, n))
+
+    def transpose(self, op: FnOp, i: int, d: Term, x: Sequence[Term]) -> Term:
+        return d.prim(MergedBack, *x)
+
+
+class MergedBack(Primitive):
+    """The cotangent of blocks of rows, the second operand, from that of the rows."""
+
+    name, arity, linear, types_only = "merged_back", 3, (0,), (1,)
+
+    def infer(self, m: Typing, op: FnOp, x: list[V], where: str) -> V:
+        def put(d: V, like: V, axes: Axes) -> V:
+            return d if is_zero(d) else m.tensors(self, {}, [d, like], where)
+
+        return _beside(m, x[0], x[1], 0, put)
+
+    def build(self, u: Unit, options: dict[str, Any], attributes: Options, x: Sequence[SSAValue]) -> SSAValue:
+        blocks, size, *row = shape_of(x[1])
+        rest = blocks * size - shape_of(x[0])[0]
+        rows = x[0]
+        if rest:
+            pads = (*(0,) * (1 + len(row)), rest, *(0,) * len(row))
+            rows = u.op("pad", rows, pads=pads)
+        return u.reshape(rows, (blocks, size, *row))
+
+    def python(self, op: FnOp) -> Function:
+        def leaf(v: Any, axes: Axes, d: Any) -> Any:
+            if d is ZERO or not isinstance(v, np.ndarray):
+                return d
+            rows = np.zeros((v.shape[0] * v.shape[1], *v.shape[2:]), v.dtype)
+            rows[: len(d)] = d
+            return rows.reshape(v.shape)
+
+        return lambda d, x, n: python_leaves(x, 0, leaf, d)
+
+    def transpose(self, op: FnOp, i: int, d: Term, x: Sequence[Term]) -> Term:
+        return d.prim(Merged, x[2])
+
+
 class Turned(Primitive):
     """Arrays of which the axis of the rows, the first one, goes where axes say; the first row for None."""
 
@@ -354,5 +444,6 @@ class TurnedBack(Primitive):
 
 
 MAPPED_ROWS = (
-    RowCount, RowOf, RowPut, NewRows, ItemRow, RowAlone, SetRows, Turned, TurnedBack,
+    RowCount, BlockSize, Merged, MergedBack, RowOf, RowPut, NewRows, ItemRow, RowAlone, SetRows, Turned,
+    TurnedBack,
 )  # fmt: skip
