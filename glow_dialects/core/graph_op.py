@@ -74,6 +74,9 @@ class GraphOp(Operator):
     QUANTIZED: ClassVar[type[GraphOp] | None] = None
     #: The result may also be of real numbers, where operands are stored integers.
     REAL_RESULT: ClassVar[bool] = False
+    #: Properties that number axes, of the results and of all operands alike: with an axis more in front of
+    #: these, they are one more, and nothing else changes.
+    AXES: ClassVar[tuple[str, ...]] = ()
 
     def __init__(
         self,
@@ -133,6 +136,18 @@ class GraphOp(Operator):
     def decompose(self, b: Any) -> Sequence[SSAValue] | None:
         """The results computed by smaller operators, or None where the op is primitive."""
         return None
+
+    def mapped(
+        self, x: Sequence[SSAValue], flags: Sequence[bool], size: int, b: Any
+    ) -> Sequence[SSAValue] | None:
+        """The results for operands of which some (`flags`) have an axis of `size` more in front.
+
+        So have all results: the operator is done for each part. None where it is not told; what the operator
+        is decomposed into is mapped then.
+        """
+        from glow_dialects.core.mapped import by_axes
+
+        return by_axes(self, x, flags, size, b)
 
     @classmethod
     def has_gradient(cls) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from typing import Any
 
 from glow_dialects.core.errors import UnsupportedError
@@ -11,8 +11,10 @@ from glow_dialects.fn.domain import (
     FLOAT,
     ZERO,
     Bottom,
+    ByRows,
     EnvType,
     FnType,
+    MappedType,
     NamedType,
     NoneType,
     NotNative,
@@ -27,9 +29,9 @@ from glow_dialects.fn.domain import (
     text,
 )
 from glow_dialects.fn.primitives.arithmetic import Add
-from glow_dialects.fn.primitives.compare import Eq
-from glow_dialects.fn.primitives.cotangents import AddAny
-from glow_dialects.fn.values import Code, V, captured, components, parts
+from glow_dialects.fn.primitives.compare import Eq, Where
+from glow_dialects.fn.primitives.cotangents import AddAny, BroadcastLike
+from glow_dialects.fn.values import Code, V, captured, components, full, parts, seen
 
 
 class Values:
@@ -38,6 +40,7 @@ class Values:
     def __init__(self, sets: Sets, target: Any) -> None:
         self.sets = sets
         self.t = target
+        self.by_rows: Set[str] = set()
 
     def tensors(self, card: Any, attributes: Any, x: list[V], where: str) -> V:
         """A primitive on tensors."""
@@ -51,6 +54,7 @@ class Values:
 
     def tuple(self, items: Sequence[V]) -> V:
         """A tuple."""
+        items = [full(v) for v in items]
         return V(TupleType(tuple(v.type for v in items)), [v.code for v in items])
 
     def env(self, entries: dict[str, V]) -> V:
@@ -70,6 +74,8 @@ class Values:
         match have, want:
             case ZeroType(), _:
                 return self.zeros(want)
+            case _, MappedType():
+                return V(want, self.tensors(BroadcastLike(), {}, [v, self.unread(V(want))], "").code)
             case Scalar(), Scalar():
                 return V(
                     want, v.code if have.kind == want.kind else self.t.cast(v.code, have.kind, want.kind)
@@ -155,16 +161,35 @@ class Values:
 
     def switch(self, condition: V, yes: V, no: V, where: str) -> V:
         """One of two values."""
+        condition, yes, no = seen(condition), full(yes), full(no)
         if isinstance(condition.type, Scalar) and condition.type.const is not None:
             return yes if condition.type.const else no
         try:
             kind = self.sets.join(yes.type, no.type)
         except TypesDiffer as error:
             raise UnsupportedError(f"{where}: the branches give {error}; give both one type") from None
+        if condition.whole is not None:
+            return self._each(condition, self.convert(yes, kind), self.convert(no, kind), where)
         if not self.t.coding:
             return V(kind)
         left, right = self.convert(yes, kind), self.convert(no, kind)
         return V(kind, self.choose(condition.code, left.code, right.code))
+
+    def _each(self, condition: V, yes: V, no: V, where: str) -> V:
+        """One of two values for each row that is mapped over; functions and the like have no rows."""
+        match yes.type:
+            case TupleType():
+                pairs = zip(parts(yes), parts(no), strict=True)
+                items = self.tuple([self._each(condition, a, b, where) for a, b in pairs])
+                assert isinstance(items.type, TupleType)
+                return V(yes.type.of(items.type.items), items.code)
+            case Scalar() | TensorType():
+                return full(self.tensors(Where(), {}, [condition, yes, no], where))
+            case NoneType() | Text() | ZeroType() if yes.type == no.type:
+                return yes
+            case _:
+                assert condition.whole is not None
+                raise ByRows(condition.whole.place)
 
     def choose(self, condition: Code, yes: Code, no: Code) -> Code:
         """Selection leaf by leaf."""
@@ -179,11 +204,14 @@ class Values:
 
     def add(self, a: V, b: V) -> V:
         """The sum of two cotangents."""
+        a, b = full(a), full(b)
         if isinstance(a.type, ZeroType):
             return b
         if isinstance(b.type, ZeroType):
             return a
         match a.type, b.type:
+            case (MappedType(), Scalar() | TensorType()) | (Scalar() | TensorType(), MappedType()):
+                return full(self.tensors(Add(), {}, [a, b], ""))
             case Scalar(), Scalar():
                 return V(FLOAT, self.t.scalar(Add(), "float", [self.kind(a, "float"), self.kind(b, "float")]))
             case ((TupleType() | EnvType()), (TupleType() | EnvType())):

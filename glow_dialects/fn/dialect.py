@@ -33,7 +33,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from glow_dialects.core.order import check_order
 from glow_dialects.core.verify import blame
-from glow_dialects.fn.gradients import GradOp, ValueAndGradOp
+from glow_dialects.fn.gradients import GradOp, JvpOp, ValueAndGradOp
 from glow_dialects.fn.over import OverOp
 from glow_dialects.fn.prim import ConstantOp, PrimOp
 from glow_dialects.fn.syntax import (
@@ -463,6 +463,7 @@ OPERATIONS: tuple[type[Operation], ...] = (
     YieldOp,
     GradOp,
     ValueAndGradOp,
+    JvpOp,
     OverOp,
 )
 

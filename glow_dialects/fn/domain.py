@@ -20,6 +20,10 @@ class NotNative(Exception):
     """A valid program that this form of compilation does not cover; the interpreter runs it."""
 
 
+class ByRows(Exception):
+    """What is mapped over decides what is computed: the map, named by the argument, goes row by row."""
+
+
 class _Interned(type):
     """Equal types are one object: comparing and looking up types costs nothing, however deep they are."""
 
@@ -77,6 +81,19 @@ class TensorType(metaclass=_Interned):
 
 
 @dataclass(frozen=True, eq=False)
+class MappedType(TensorType):
+    """An array whose rows `glow.vmap` maps over: operations see one `row`, and are done for all.
+
+    `level` counts the maps that are inside each other from 1, the outermost; its axis is behind those of the
+    maps inside. `place` names the map.
+    """
+
+    row: Any = None
+    level: int = 0
+    place: str = ""
+
+
+@dataclass(frozen=True, eq=False)
 class TupleType(metaclass=_Interned):
     """A tuple; `names` are those of its items, after the kind of object that it stands for."""
 
@@ -130,9 +147,21 @@ def scalar_or_tensor(shape: Sequence[int], dtype: np.dtype) -> Type:
     return plain if plain is not None and not len(shape) else TensorType(tuple(shape), dtype.name)
 
 
+def mapped(row: Type, size: int, level: int, place: str) -> MappedType:
+    """The type of `size` rows that are mapped over."""
+    row = widened(row)
+    if isinstance(row, Scalar):
+        dtype = {"bool": "bool", "int": "int64", "float": "float64"}[row.kind]
+        return MappedType((size,), dtype, False, row, level, place)
+    assert isinstance(row, TensorType)
+    return MappedType((size, *row.shape), row.dtype, row.inactive, row, level, place)
+
+
 def marked(kind: Type, inactive: bool) -> Type:
     """The type with its arrays inactive, or not."""
     match kind:
+        case MappedType():
+            return mapped(marked(kind.row, inactive), kind.shape[0], kind.level, kind.place)
         case TensorType():
             return TensorType(kind.shape, kind.dtype, *([True] if inactive else []))
         case TupleType():
@@ -164,6 +193,8 @@ def text(kind: Type) -> str:
     match kind:
         case Scalar():
             return {"bool": "a bool", "int": "an int", "float": "a float"}[kind.kind]
+        case MappedType():
+            return text(kind.row)
         case TensorType():
             return f"an array of shape {kind.shape} ({kind.dtype})"
         case TupleType():
@@ -255,6 +286,8 @@ class Sets:
         if isinstance(b, ZeroType):
             return a
         match a, b:
+            case (MappedType(), _) | (_, MappedType()):
+                return self._rows(a, b)
             case Scalar(), Scalar():
                 kind = a.kind if RANK[a.kind] >= RANK[b.kind] else b.kind
                 return Scalar(kind, None)
@@ -276,6 +309,17 @@ class Sets:
             case _:
                 pass
         raise TypesDiffer(f"{text(a)} and {text(b)}")
+
+    def _rows(self, a: Type, b: Type) -> Type:
+        """The join of types of which one at least is of rows that are mapped over."""
+        levels = [t.level if isinstance(t, MappedType) else 0 for t in (a, b)]
+        top = a if levels[0] >= levels[1] else b
+        assert isinstance(top, MappedType)
+        kinds = [t.row if isinstance(t, MappedType) and t.level == top.level else t for t in (a, b)]
+        row = self.join(kinds[0], kinds[1])
+        if not isinstance(row, Scalar | TensorType):
+            raise TypesDiffer(f"{text(a)} and {text(b)}")
+        return mapped(row, top.shape[0], top.level, top.place)
 
     def _environments(self, a: dict[str, TupleType], b: dict[str, TupleType], recursive: bool) -> Type:
         entries = dict(a)

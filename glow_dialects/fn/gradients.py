@@ -81,3 +81,10 @@ class ValueAndGradOp(_Gradient):
     """x -> (f(x), the gradient of f at x); expanded by glow-expand-grad."""
 
     name = "glow_fn.value_and_grad"
+
+
+@irdl_op_definition
+class JvpOp(_Gradient):
+    """(x.., d..) -> (f(x), the tangent of f at x for the tangents d of all parameters); `by []`."""
+
+    name = "glow_fn.jvp"

@@ -9,9 +9,10 @@ from typing import Any
 from xdsl.dialects.builtin import UnitAttr
 from xdsl.ir import Operation
 
-from glow_dialects.core.attributes import array_of, to_python
+from glow_dialects.core.attributes import array_of, to_attribute, to_python
 from glow_dialects.core.errors import UnknownNumberError, UnsupportedError
 from glow_dialects.core.extent import Extent
+from glow_dialects.core.mapped import NotMapped
 from glow_dialects.core.types import dtype_of, shape_of, tensor, typed
 from glow_dialects.fn.array_keys import UnknownNumber, option_places, with_bounds
 from glow_dialects.fn.conversions import Values
@@ -20,12 +21,15 @@ from glow_dialects.fn.domain import (
     BOOL,
     RANK,
     ZERO,
+    ByRows,
+    MappedType,
     NoneType,
     Scalar,
     TensorType,
     Text,
     TupleType,
     ZeroType,
+    mapped,
     marked,
     scalar_or_tensor,
     text,
@@ -34,11 +38,13 @@ from glow_dialects.fn.primitive import Primitive
 from glow_dialects.fn.primitive import text as text_option
 from glow_dialects.fn.primitives.arithmetic import Mod, ToBool
 from glow_dialects.fn.primitives.compare import Eq
+from glow_dialects.fn.primitives.mapped import Mapped, at_level, maps_of
 from glow_dialects.fn.primitives.records import Raise
 from glow_dialects.fn.primitives.scalars import ScalarPrimitive
+from glow_dialects.fn.primitives.shapes import Astype, Reshape
 from glow_dialects.fn.regions import Kind, outside, region, with_numbers
 from glow_dialects.fn.tensors import TensorsOp
-from glow_dialects.fn.values import V, is_inactive, parts
+from glow_dialects.fn.values import V, full, is_inactive, is_mapped, parts, seen
 
 
 class Meaning(Values):
@@ -59,17 +65,23 @@ class Meaning(Values):
 
     def truth(self, v: V, where: str) -> V:
         """A value as a bool."""
+        v = seen(v)
         if isinstance(v.type, Scalar):
-            if v.type.kind == "bool":
-                return v
+            if v.type.kind == "bool" or v.whole is not None:
+                return self.as_kind(v, "bool")
             const = None if v.type.const is None else bool(v.type.const)
             return V(Scalar("bool", const), self.t.scalar(ToBool(), v.type.kind, [v.code]))
+        if v.whole is not None and isinstance(v.type, TensorType) and prod(v.type.shape) == 1:
+            return self.tensors(
+                Reshape(), {"shape": to_attribute(())}, [self.tensors(ToBool(), {}, [v], where)], where
+            )
         if isinstance(v.type, TensorType) and prod(v.type.shape) == 1:
             return V(BOOL, self.t.first(self.tensors(ToBool(), {}, [v], where)))
         raise UnsupportedError(f"{where}: {text(v.type)} is no condition; compare or reduce it to a bool")
 
     def layer(self, index: V, values: Sequence[V], where: str) -> V:
         """The value at an index."""
+        index = seen(index)
         if not isinstance(index.type, Scalar) or index.type.kind == "float":
             raise UnsupportedError(f"{where}: {text(index.type)} is no index; use an int")
         if index.type.const is not None:
@@ -78,6 +90,13 @@ class Meaning(Values):
                 raise UnsupportedError(f"{where}: index {at} of a tuple of {len(values)}")
             return values[at]
         self.inside(index, len(values), where)
+        if index.whole is not None:
+            wrapped = self.scalar(Mod(), [index, self.number(len(values))], where)
+            result = values[0]
+            for position, value in enumerate(values[1:], 1):
+                here = self.scalar(Eq(), [wrapped, self.number(position)], where)
+                result = self.switch(here, value, result, where)
+            return result
         count = self.t.constant("int", len(values))
         wrapped = self.t.scalar(Mod(), "int", [self.kind(index, "int"), count])
         result = values[0]
@@ -97,7 +116,26 @@ class Meaning(Values):
             raise UnsupportedError(f"{where}: item {index} of a tuple of {len(items)}")
         return items[index]
 
+    def as_kind(self, v: V, want: str) -> V:
+        """A scalar as one of another kind."""
+        assert isinstance(v.type, Scalar)
+        if v.type.kind == want:
+            return v
+        if v.whole is None:
+            return V(Scalar(want, None), self.kind(v, want))
+        if want == "bool":
+            return self.tensors(ToBool(), {}, [v], "")
+        dtype = {"int": "int64", "float": "float64"}[want]
+        return self.tensors(Astype(), {"dtype": to_attribute(dtype)}, [v], "")
+
     # --- primitives -------------------------------------------------------------------------------
+    def primitive(self, op: PrimOp, x: list[V], where: str) -> V:
+        """The value of a primitive; of rows that are mapped over, it sees one."""
+        card = op.card
+        if not card.maps and any(isinstance(v.type, MappedType) for v in x):
+            x = [seen(v) for v in x]
+        return full(card.typed(self, op, x, where))
+
     def no_numbers(self, card: Primitive, x: Sequence[V], where: str) -> UnsupportedError:
         """The error of operands that are neither numbers nor arrays."""
         bad = next((v for v in x if not isinstance(v.type, Scalar | TensorType)), x[0])
@@ -105,6 +143,11 @@ class Meaning(Values):
 
     def scalar(self, card: ScalarPrimitive, x: list[V], where: str) -> V:
         """A primitive on scalars."""
+        if any(map(is_mapped, x)):
+            x = [seen(v) for v in x]
+            kinds = [v.type.kind for v in x if isinstance(v.type, Scalar)]
+            work, result = card.kinds(max(kinds, key=lambda k: RANK[k]), where)
+            return self.as_kind(self.tensors(card, {}, [self.as_kind(v, work) for v in x], where), result)
         kinds = [v.type.kind for v in x if isinstance(v.type, Scalar)]
         constants = [v.type.const for v in x if isinstance(v.type, Scalar)]
         work, result = card.kinds(max(kinds, key=lambda k: RANK[k]), where)
@@ -125,6 +168,7 @@ class Meaning(Values):
 
     def inside(self, index: V, size: int, where: str) -> None:
         """Code that raises IndexError where a subscript lies outside an axis; masks are no subscripts."""
+        index = full(index)
         kind = index.type
         if isinstance(kind, Scalar):
             known = kind.kind == "bool" or kind.const is not None and -size <= kind.const < size
@@ -143,20 +187,13 @@ class Meaning(Values):
 
     def tensors(self, card: Primitive, attributes: Any, x: list[V], where: str) -> V:
         """A primitive on tensors: the type that its operators give."""
-        kinds: list[Kind] = []
         options = option_places(attributes)
         attributes = self.known_bounds(attributes, x, where)
         others = [i in options and isinstance(v.type, Text | NoneType | TupleType) for i, v in enumerate(x)]
         x = [self.number(0) if other else v for v, other in zip(x, others, strict=True)]
-        for v in x:
-            if isinstance(v.type, Scalar):
-                dtype = {"bool": "bool", "int": "int64", "float": "float64"}[v.type.kind]
-                kinds.append(Kind(tensor((), dtype), True))
-            elif isinstance(v.type, TensorType):
-                kinds.append(Kind(tensor(v.type.shape, v.type.dtype)))
-            else:
-                raise self.no_numbers(card, x, where)
-        kinds = with_numbers(kinds, [v.type.const if isinstance(v.type, Scalar) else None for v in x])
+        if any(map(is_mapped, x)):
+            return self._mapped(card, attributes, [seen(v) for v in x], where)
+        kinds = self._kinds(card, x, where)
         if (bad := outside(card, kinds)) is not None:
             for v, k in zip(x, kinds, strict=True):
                 if k.wide:
@@ -168,6 +205,39 @@ class Meaning(Values):
         if is_inactive(*x):
             result = marked(result, True)
         return V(result, self.t.tensor(card, attributes, x, result, where))
+
+    def _mapped(self, card: Primitive, attributes: Any, x: list[V], where: str) -> V:
+        """A primitive on tensors for all rows that are mapped over; the value is a row."""
+        kinds = self._kinds(card, x, where)
+        kind = region(card, attributes, kinds, where).type
+        for place, size in card.subscripts(attributes, [shape_of(k.type) for k in kinds]):
+            self.inside(x[place], size, where)
+        result = marked(scalar_or_tensor(shape_of(kind), dtype_of(kind)), is_inactive(*x))
+        for level, first in sorted({t.level: t for v in x for t in maps_of(v.whole)}.items()):
+            card = Mapped(card, [at_level(v, level) for v in x])
+            result = mapped(result, first.shape[0], level, first.place)
+        given = [v if v.whole is None else V(TensorType(v.whole.shape, v.whole.dtype), v.code) for v in x]
+        assert isinstance(result, MappedType)
+        try:
+            made = region(card, attributes, self._kinds(card, given, where), where).type
+        except NotMapped:
+            raise ByRows(result.place) from None
+        assert (shape_of(made), dtype_of(made).name) == (result.shape, result.dtype), card.text
+        plain = TensorType(result.shape, result.dtype)
+        return seen(V(result, self.t.tensor(card, attributes, given, plain, where)))
+
+    def _kinds(self, card: Primitive, x: Sequence[V], where: str) -> list[Kind]:
+        """The types of operands as those of tensors."""
+        kinds: list[Kind] = []
+        for v in x:
+            if isinstance(v.type, Scalar):
+                dtype = {"bool": "bool", "int": "int64", "float": "float64"}[v.type.kind]
+                kinds.append(Kind(tensor((), dtype), True))
+            elif isinstance(v.type, TensorType):
+                kinds.append(Kind(tensor(v.type.shape, v.type.dtype)))
+            else:
+                raise self.no_numbers(card, x, where)
+        return with_numbers(kinds, [v.type.const if isinstance(v.type, Scalar) else None for v in x])
 
 
 def _known(v: V) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from xdsl.dialects.builtin import IntegerAttr, StringAttr
@@ -15,7 +15,7 @@ from glow_dialects.fn.domain import Sets, Type
 from glow_dialects.fn.python_values import ZERO
 from glow_dialects.fn.regions import evaluate
 from glow_dialects.fn.syntax import LINE, FnOp
-from glow_dialects.fn.values import Code, V, is_zero
+from glow_dialects.fn.values import V, is_zero
 
 if TYPE_CHECKING:
     from glow_dialects.fn.unit import Unit
@@ -84,6 +84,12 @@ class Typing(Protocol):
 
     sets: Sets
     t: Any
+    #: The maps that go row by row.
+    by_rows: Set[str]
+
+    def convert(self, v: V, want: Type) -> V:
+        """The value as another type that covers its own."""
+        ...
 
     def number(self, value: float | int | bool) -> V:
         """A constant."""
@@ -109,8 +115,8 @@ class Typing(Protocol):
         """Item i of the last n cotangents of one function; of all, added, where it is not known."""
         ...
 
-    def kind(self, v: V, want: str) -> Code:
-        """The code of a scalar as another kind."""
+    def as_kind(self, v: V, want: str) -> V:
+        """A scalar as one of another kind."""
         ...
 
     def truth(self, v: V, where: str) -> V:
@@ -155,7 +161,8 @@ class Primitive:
 
     `linear` are the operands that the result is linear in, `types_only` those of which only the type is
     used, `called` the functions of Python and NumPy that it is. `fits`: Python's ints beside arrays of ints
-    must be of their type. Primitives of one class and name are equal.
+    must be of their type. `maps`: of what is mapped over, it takes all rows. Primitives of one class and name
+    are equal.
     """
 
     name: ClassVar[str] = ""
@@ -163,6 +170,7 @@ class Primitive:
     linear: ClassVar[tuple[int, ...]] = ()
     types_only: ClassVar[tuple[int, ...]] = ()
     fits: ClassVar[bool] = False
+    maps: ClassVar[bool] = False
     called: ClassVar[tuple[Any, ...]] = ()
 
     @property

@@ -10,6 +10,7 @@ from glow_dialects.core.errors import UnsupportedError
 from glow_dialects.fn.domain import (
     EnvType,
     FnType,
+    MappedType,
     NamedType,
     Scalar,
     TensorType,
@@ -120,10 +121,29 @@ class NoCode:
 
 @dataclass
 class V:
-    """A value: type and code."""
+    """A value: type and code; of a row that is mapped over, the code of all rows, whose type is `whole`."""
 
     type: Type
     code: Code = None
+    whole: MappedType | None = None
+
+
+def seen(v: V) -> V:
+    """The value as operations see it: of what is mapped over, a row."""
+    kind, whole = v.type, v.whole
+    while isinstance(kind, MappedType):
+        kind, whole = kind.row, whole or kind
+    return v if whole is v.whole else V(kind, v.code, whole)
+
+
+def full(v: V) -> V:
+    """The value with the rows that are mapped over."""
+    return v if v.whole is None else V(v.whole, v.code)
+
+
+def is_mapped(v: V) -> bool:
+    """Whether a value is of rows that are mapped over."""
+    return v.whole is not None or isinstance(v.type, MappedType)
 
 
 def parts(v: V) -> list[V]:

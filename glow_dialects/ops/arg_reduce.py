@@ -23,6 +23,7 @@ from glow_dialects.ops.reduce import reduced_shape
 class ArgOp(PureOp):
     """An index along `axis`, i64; of equal elements the first, or the last where asked."""
 
+    AXES = ("axis",)
     axis = int_prop()
     keepdims = bool_prop(False)
     select_last_index = bool_prop(False)

@@ -25,6 +25,7 @@ class ConcatOp(PureOp):
 
     name = "glow.concat"
     MOVES_ELEMENTS = True
+    AXES = ("axis",)
     axis = int_prop()
     inputs = var_operand_def(Tensor)
     result = result_def(Tensor)

@@ -20,6 +20,7 @@ from glow_dialects.ops.elementwise import widen
 class CumulativeOp(PureOp):
     """An accumulation along `axis`; `exclusive` leaves out the element, `reverse` starts at the end."""
 
+    AXES = ("axis",)
     axis = int_prop()
     exclusive = bool_prop(False)
     reverse = bool_prop(False)

@@ -11,6 +11,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from glow_dialects.core.builder import Builder
 from glow_dialects.core.graph_op import PureOp, graph_op
+from glow_dialects.core.mapped import again, aligned
 from glow_dialects.core.sample import Sample, random
 from glow_dialects.core.types import Array, Tensor, broadcast_shapes, element_of, shape_of, tensor
 from glow_dialects.ops.elementwise import unbroadcast
@@ -33,6 +34,11 @@ class ExpandOp(PureOp):
                 f"glow.expand: {self.input.type} does not broadcast to {self.result.type}"
                 "; sizes must be equal, or 1"
             )
+
+    def mapped(
+        self, x: Sequence[SSAValue], flags: Sequence[bool], size: int, b: Builder
+    ) -> Sequence[SSAValue]:
+        return again(self, [aligned(x[0], len(shape_of(self.result)), b)], size, b)
 
     def backward(self, dy: SSAValue, b: Builder) -> Sequence[SSAValue | None]:
         return [unbroadcast(dy, self.input, b)]

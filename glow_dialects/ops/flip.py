@@ -22,6 +22,7 @@ class FlipOp(PureOp):
 
     name = "glow.flip"
     MOVES_ELEMENTS = True
+    AXES = ("axes",)
     axes = ints_prop()
     input = operand_def(Tensor)
     result = result_def(Tensor)

@@ -11,6 +11,7 @@ from xdsl.irdl import operand_def, result_def
 
 from glow_dialects.core.builder import Builder
 from glow_dialects.core.graph_op import PureOp, graph_op
+from glow_dialects.core.mapped import again, moved, reshaped
 from glow_dialects.core.properties import check_axis, int_prop
 from glow_dialects.core.sample import Sample, random
 from glow_dialects.core.types import Array, Tensor, element_of, shape_of, tensor, typed
@@ -38,6 +39,23 @@ class GatherOp(PureOp):
         check_axis(self.name, axis, len(shape))
         check_indices(self.name, self.indices)
         return [tensor((*shape[:axis], *shape_of(self.indices), *shape[axis + 1 :]), element_of(self.data))]
+
+    def mapped(
+        self, x: Sequence[SSAValue], flags: Sequence[bool], size: int, b: Builder
+    ) -> Sequence[SSAValue]:
+        axis: int = self.axis
+        width = len(shape_of(self.indices))
+        if not flags[1]:
+            return again(self, x, size, b, axis=axis + 1)
+        if not flags[0]:
+            return [moved(b(GatherOp(*x, axis=axis, checked=self.checked)), axis, 0, b)]
+        from glow_dialects.ops.gather_nd import GatherNdOp
+
+        tuples = reshaped(x[1], (*shape_of(x[1]), 1), b)
+        chosen = b(GatherNdOp(moved(x[0], axis + 1, 1, b), tuples, batch_dims=1, checked=self.checked))
+        last = range(1 + width + axis, len(shape_of(chosen)))
+        order = (0, *range(1 + width, 1 + width + axis), *range(1, 1 + width), *last)
+        return [chosen if order == tuple(sorted(order)) else b(TransposeOp(chosen, permutation=order))]
 
     def backward(self, dy: SSAValue, b: Builder) -> Sequence[SSAValue | None]:
         return [gathered_gradient(dy, typed(self.data), self.indices, self.axis, b), None]

@@ -40,6 +40,7 @@ class GatherElementsOp(PureOp):
     """
 
     name = "glow.gather_elements"
+    AXES = ("axis",)
     axis = int_prop(0)
     checked = checked_prop()
     data = operand_def(Tensor)

@@ -12,6 +12,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from glow_dialects.core.builder import Builder
 from glow_dialects.core.graph_op import PureOp, graph_op
+from glow_dialects.core.mapped import again, whole
 from glow_dialects.core.properties import int_prop
 from glow_dialects.core.sample import Sample, random
 from glow_dialects.core.types import Array, Tensor, dtype_of, element_of, shape_of, tensor, typed
@@ -48,6 +49,15 @@ class GatherNdOp(PureOp):
                 "; give at most one index an axis"
             )
         return [tensor((*indices[:-1], *data[batch + depth :]), element_of(self.data))]
+
+    def mapped(
+        self, x: Sequence[SSAValue], flags: Sequence[bool], size: int, b: Builder
+    ) -> Sequence[SSAValue]:
+        batch: int = self.batch_dims
+        if not batch and not flags[0]:
+            return again(self, x, size, b)
+        values = [whole(v, f, size, b) for v, f in zip(x, flags, strict=True)]
+        return again(self, values, size, b, batch_dims=batch + 1)
 
     def gradient(self, grads: Sequence[SSAValue | None], b: Builder) -> Sequence[SSAValue | None]:
         from glow_dialects.ops.scatter_nd import ScatterNdOp

@@ -10,6 +10,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from glow_dialects.core.builder import Builder
 from glow_dialects.core.graph_op import PureOp, graph_op
+from glow_dialects.core.mapped import again, whole
 from glow_dialects.core.properties import check_length, ints_prop
 from glow_dialects.core.sample import Sample, random
 from glow_dialects.core.types import Array, Tensor, element_of, shape_of
@@ -58,6 +59,12 @@ class InsertOp(PureOp):
                 "; move it, or take a smaller one"
             )
         return [self.big.type]
+
+    def mapped(
+        self, x: Sequence[SSAValue], flags: Sequence[bool], size: int, b: Builder
+    ) -> Sequence[SSAValue]:
+        values = [whole(v, f, size, b) for v, f in zip(x, flags, strict=True)]
+        return again(self, values, size, b, starts=(0, *self.starts), steps=(1, *self.strides()))
 
     def backward(self, dy: SSAValue, b: Builder) -> Sequence[SSAValue | None]:
         zeros = b.splat(0, self.small)

@@ -12,6 +12,7 @@ from glow_dialects.core.builder import Builder
 from glow_dialects.core.graph_op import GraphOp, PureOp, graph_op
 from glow_dialects.core.iteration import Iteration, product
 from glow_dialects.core.layer_axes import LayerAxes
+from glow_dialects.core.mapped import again, aligned, reshaped
 from glow_dialects.core.products import matmul
 from glow_dialects.core.sample import Sample, random
 from glow_dialects.core.types import Array, Tensor, broadcast_shapes, element_of, shape_of, tensor
@@ -63,6 +64,18 @@ class MatmulOp(PureOp):
     def iteration(self) -> Iteration | None:
         return product(shape_of(self.lhs), shape_of(self.rhs), shape_of(self.result))
 
+    def mapped(
+        self, x: Sequence[SSAValue], flags: Sequence[bool], size: int, b: Builder
+    ) -> Sequence[SSAValue]:
+        (rows, inner), columns = shape_of(self.lhs), shape_of(self.rhs)[1]
+        if not flags[1]:  # the rows of all parts are the rows of one matrix
+            product = b(MatmulOp(reshaped(x[0], (size * rows, inner), b), x[1]))
+        elif not flags[0] and columns == 1:  # so are the vectors of all parts
+            product = b(MatmulOp(reshaped(x[1], (size, inner), b), swapped(x[0], b)))
+        else:
+            product = b(BatchMatmulOp(*x))
+        return [reshaped(product, (size, rows, columns), b)]
+
     def backward(self, dy: SSAValue, b: Builder) -> Sequence[SSAValue | None]:
         # lhsG = outG rhs^T, rhsG = lhs^T outG
         return [b(MatmulOp(dy, swapped(self.rhs, b))), b(MatmulOp(swapped(self.lhs, b), dy))]
@@ -92,6 +105,13 @@ class BatchMatmulOp(PureOp):
 
     def iteration(self) -> Iteration | None:
         return product(shape_of(self.lhs), shape_of(self.rhs), shape_of(self.result))
+
+    def mapped(
+        self, x: Sequence[SSAValue], flags: Sequence[bool], size: int, b: Builder
+    ) -> Sequence[SSAValue]:
+        rank = len(shape_of(self.result))
+        values = [aligned(v, rank, b) if f else v for v, f in zip(x, flags, strict=True)]
+        return again(self, values, size, b)
 
     def backward(self, dy: SSAValue, b: Builder) -> Sequence[SSAValue | None]:
         left = b(BatchMatmulOp(dy, swapped(self.rhs, b)))

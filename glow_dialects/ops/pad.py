@@ -13,6 +13,7 @@ from xdsl.utils.exceptions import VerifyException
 from glow_dialects.core.blocks import Blocked, Parts
 from glow_dialects.core.builder import Builder
 from glow_dialects.core.graph_op import PureOp, graph_op
+from glow_dialects.core.mapped import again
 from glow_dialects.core.properties import check_choice, check_length, float_prop, ints_prop, str_prop
 from glow_dialects.core.sample import Sample, random
 from glow_dialects.core.types import Array, Tensor, element_of, shape_of, tensor, typed
@@ -56,6 +57,11 @@ class PadOp(PureOp):
                 )
         sizes = zip(shape, self.begins(), self.ends(), strict=True)
         return [tensor([n + a + z for n, a, z in sizes], element_of(self.input))]
+
+    def mapped(
+        self, x: Sequence[SSAValue], flags: Sequence[bool], size: int, b: Builder
+    ) -> Sequence[SSAValue]:
+        return again(self, x, size, b, pads=(0, *self.begins(), 0, *self.ends()))
 
     def in_blocks(self, form: Blocked, parts: Parts) -> Blocked | None:
         if self.begins()[form.axis] or self.ends()[form.axis]:

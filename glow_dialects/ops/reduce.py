@@ -39,6 +39,7 @@ class ReductionOp(PureOp):
     MEANING = ("reference", "function")
     #: f(f(x)) over some axes and then others is f over all of them; f of one element is the element.
     NESTS: ClassVar[bool] = False
+    AXES = ("axes",)
     axes = ints_prop()
     keepdims = bool_prop(False)
     input = operand_def(Tensor)

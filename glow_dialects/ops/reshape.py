@@ -13,6 +13,7 @@ from xdsl.utils.exceptions import VerifyException
 from glow_dialects.core.blocks import Blocked, Parts
 from glow_dialects.core.builder import Builder
 from glow_dialects.core.graph_op import PureOp, graph_op
+from glow_dialects.core.mapped import again
 from glow_dialects.core.sample import Sample, random
 from glow_dialects.core.types import Array, Tensor, element_of, shape_of, tensor
 
@@ -53,6 +54,11 @@ class ReshapeOp(PureOp):
         if math.prod(wide[2:4]) != height * width:
             return None
         return replace(result, value=value if wide == shape_of(value) else ReshapeOp.to(value, wide).result)
+
+    def mapped(
+        self, x: Sequence[SSAValue], flags: Sequence[bool], size: int, b: Builder
+    ) -> Sequence[SSAValue]:
+        return again(self, x, size, b)
 
     def backward(self, dy: SSAValue, b: Builder) -> Sequence[SSAValue | None]:
         return [b(ReshapeOp(dy, results=self.input.type))]

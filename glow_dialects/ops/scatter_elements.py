@@ -30,6 +30,7 @@ class ScatterElementsOp(PureOp):
     """
 
     name = "glow.scatter_elements"
+    AXES = ("axis",)
     INPLACE = ("data",)
     axis = int_prop(0)
     reduction = str_prop("none")

@@ -13,11 +13,15 @@ from xdsl.utils.exceptions import VerifyException
 
 from glow_dialects.core.builder import Builder
 from glow_dialects.core.graph_op import PureOp, graph_op
+from glow_dialects.core.mapped import again, numbers, reshaped, whole
 from glow_dialects.core.properties import check_choice, str_prop
 from glow_dialects.core.sample import Sample, random
 from glow_dialects.core.types import Array, Tensor, element_of, shape_of, tensor
 from glow_dialects.ops.arithmetic import DivOp, MulOp
+from glow_dialects.ops.cast import CastOp
 from glow_dialects.ops.compare import CmpEqOp
+from glow_dialects.ops.concat import ConcatOp
+from glow_dialects.ops.expand import ExpandOp
 from glow_dialects.ops.gather_nd import GatherNdOp, places
 from glow_dialects.ops.indexing import REDUCTIONS, check_indices, checked_prop, scatter
 from glow_dialects.ops.reshape import ReshapeOp
@@ -54,6 +58,18 @@ class ScatterNdOp(PureOp):
         if self.updates.type != want:
             raise VerifyException(f"glow.scatter_nd: updates are {self.updates.type}, indices need {want}")
         return [self.data.type]
+
+    def mapped(
+        self, x: Sequence[SSAValue], flags: Sequence[bool], size: int, b: Builder
+    ) -> Sequence[SSAValue]:
+        data, indices, updates = (whole(v, f, size, b) for v, f in zip(x, flags, strict=True))
+        shape = shape_of(indices)
+        part = reshaped(numbers(size, b), (size, *(1,) * (len(shape) - 1)), b)
+        part = b(ExpandOp(part, results=tensor((*shape[:-1], 1), element_of(part))))
+        if element_of(part) != element_of(indices):
+            part = b(CastOp(part, results=tensor(shape_of(part), element_of(indices))))
+        tuples = b(ConcatOp([part, indices], axis=len(shape) - 1))
+        return again(self, [data, tuples, updates], size, b)
 
     def backward(self, dy: SSAValue, b: Builder) -> Sequence[SSAValue | None]:
         def taken(value: SSAValue) -> SSAValue:

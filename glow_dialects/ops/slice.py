@@ -12,6 +12,7 @@ from xdsl.utils.exceptions import VerifyException
 from glow_dialects.core.blocks import Blocked, Parts
 from glow_dialects.core.builder import Builder
 from glow_dialects.core.graph_op import PureOp, graph_op
+from glow_dialects.core.mapped import again
 from glow_dialects.core.properties import check_length, ints_prop
 from glow_dialects.core.sample import Sample, random
 from glow_dialects.core.types import Array, Tensor, element_of, shape_of, tensor
@@ -55,6 +56,12 @@ class SliceOp(PureOp):
                     "; keep within the axis"
                 )
         return [tensor(self.sizes(), element_of(self.input))]
+
+    def mapped(
+        self, x: Sequence[SSAValue], flags: Sequence[bool], size: int, b: Builder
+    ) -> Sequence[SSAValue]:
+        starts, ends, steps = self.starts, self.ends, self.steps
+        return again(self, x, size, b, starts=(0, *starts), ends=(size, *ends), steps=(1, *steps))
 
     def in_blocks(self, form: Blocked, parts: Parts) -> Blocked | None:
         (starts, ends, steps), lanes = self.bounds(), form.lanes

@@ -28,6 +28,7 @@ def log_softmax(x: Array, axis: int) -> Array:
 class _AlongAxis(PureOp):
     """One axis of a float tensor; the type is unchanged."""
 
+    AXES = ("axis",)
     axis = int_prop()
     input = operand_def(Tensor)
     result = result_def(Tensor)

@@ -28,6 +28,7 @@ class TopKOp(PureOp):
     """
 
     name = "glow.top_k"
+    AXES = ("axis",)
     k = int_prop()
     axis = int_prop()
     largest = bool_prop(True)

@@ -14,6 +14,7 @@ from glow_dialects.core.blocks import Blocked, Parts
 from glow_dialects.core.builder import Builder
 from glow_dialects.core.graph_op import PureOp, graph_op
 from glow_dialects.core.iteration import Along, Iteration, loops
+from glow_dialects.core.mapped import again
 from glow_dialects.core.properties import ints_prop
 from glow_dialects.core.sample import Sample, random
 from glow_dialects.core.types import Array, Tensor, element_of, shape_of, tensor
@@ -49,6 +50,11 @@ class TransposeOp(PureOp):
         axes = tuple(range(form.rank))
         turned = (0, axes[-1], *axes[1:-1]) if form.last else (0, *axes[2:], 1)
         return replace(form, last=not form.last) if tuple(self.permutation) == turned else None
+
+    def mapped(
+        self, x: Sequence[SSAValue], flags: Sequence[bool], size: int, b: Builder
+    ) -> Sequence[SSAValue]:
+        return again(self, x, size, b, permutation=(0, *(i + 1 for i in self.permutation)))
 
     def gradient(self, grads: Sequence[SSAValue | None], b: Builder) -> Sequence[SSAValue | None]:
         return [b(TransposeOp(grads[0], permutation=inverse(self.permutation)))]

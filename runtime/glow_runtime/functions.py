@@ -216,9 +216,13 @@ class FunctionProgram:
             )
 
     def report(self) -> dict[str, Any]:
-        """Seconds of each phase, sizes, and what runs where, with the reason where it is not native."""
+        """Seconds of each phase, sizes, and what runs where, with the reason where it is not native.
+
+        `row by row` names the maps of which mapped values decide what is computed.
+        """
         table = self.functions.table
-        return {
+        rows = sorted({place.split("#")[0] for place in self.functions.by_rows})
+        return ({"row by row": rows} if rows else {}) | {
             "backend": self.backend.name,
             "seconds": dict(self.seconds),
             "functions": len(table),

@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     )
     from glow_compiler.speech_model import SpeechModel
     from glow_compiler.trainer import Trainer
+    from glow_compiler.transforms import hessian, jacobian, jvp, vjp, vmap
     from glow_compiler.weight_quantization import quantize_weights
     from glow_frontends.builder import GraphBuilder
     from glow_passes.quantize.schema import QuantizationError
@@ -75,6 +76,11 @@ _LAZY = {
     "stop_gradient": "glow_compiler.functions",
     "custom_gradient": "glow_compiler.functions",
     "unroll": "glow_compiler.functions",
+    "hessian": "glow_compiler.transforms",
+    "jacobian": "glow_compiler.transforms",
+    "jvp": "glow_compiler.transforms",
+    "vjp": "glow_compiler.transforms",
+    "vmap": "glow_compiler.transforms",
     "Trainer": "glow_compiler.trainer",
     "QuantizationError": "glow_passes.quantize.schema",
     "convert_floats": "glow_compiler.quantization",
@@ -140,7 +146,10 @@ __all__ = [
     "convert_floats",
     "custom_gradient",
     "grad",
+    "hessian",
+    "jacobian",
     "jit",
+    "jvp",
     "load",
     "load_program",
     "ops",
@@ -154,4 +163,6 @@ __all__ = [
     "stop_gradient",
     "unroll",
     "value_and_grad",
+    "vjp",
+    "vmap",
 ]

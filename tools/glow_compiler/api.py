@@ -27,15 +27,30 @@ Model = "str | Path | bytes | onnx.ModelProto | ModuleOp | GraphBuilder"
 Shapes = Mapping[str, Sequence[int] | int]
 
 
-def load(model: Any, shapes: Shapes | None = None) -> ModuleOp:
+def load(model: Any, shapes: Shapes | None = None) -> Any:
     """The graph-level module of a model: an .onnx or .mlir path, a ModelProto or its bytes, a builder or a
-    module.
+    module. Of a path that `f.save` of a compiled function wrote, the compiled function.
 
     A pair of paths is a Caffe2 net: init net, predict net; `shapes` gives the shape of every input.
     Otherwise `shapes` binds symbolic dimensions (input name -> shape, or the dimension's name -> size); the
     others stay open.
     Raises ImportProblems with every problem of an ONNX model, ShapeError for shapes that are wrong.
     """
+    if isinstance(model, str | Path) and str(model).endswith(".mlir") and not is_saved(model):
+        from glow_compiler.mlir_file import read_mlir
+        from glow_compiler.saved_functions import is_function, loaded_function
+
+        module = read_mlir(Path(model))
+        if is_function(module):
+            from glow_compiler.functions import CompiledFunction
+
+            return CompiledFunction(loaded_function(module, Path(model)))
+        return load_graph(module)
+    return load_graph(model, shapes)
+
+
+def load_graph(model: Any, shapes: Shapes | None = None) -> ModuleOp:
+    """The module of a model as `load` gives it; UnsupportedError for a function."""
     from glow_compiler.notebook import show_modules
 
     show_modules()
@@ -60,7 +75,10 @@ def load(model: Any, shapes: Shapes | None = None) -> ModuleOp:
     if isinstance(model, str | Path) and not str(model).endswith(".onnx"):
         from glow_compiler.mlir_file import read_mlir
 
-        return read_mlir(Path(model))
+        module = read_mlir(Path(model))
+        if "glow_fn.entry" in module.attributes:
+            raise UnsupportedError(f"{model} holds a function, not a graph: glow.load gives it, to be called")
+        return module
     from glow_frontends.onnx import import_model
 
     try:
@@ -155,7 +173,7 @@ def executable(
     if isinstance(model, tuple):
         if shapes is not None and not isinstance(shapes, Mapping):
             raise ShapeError("shapes: a Caffe2 net has one shape for each input: a dict of name -> shape")
-        model = load(model, shapes)  # pyright: ignore[reportUnknownArgumentType]
+        model = load_graph(model, shapes)  # pyright: ignore[reportUnknownArgumentType]
     if not _is_onnx(model):
         programs = ModulePrograms(_module(model), compiler, shapes, states)
         return _prepared(Executable(programs, specialize=specialize), shapes)
@@ -170,7 +188,7 @@ def executable(
 
 def _module(model: Any) -> ModuleOp | Path:
     """A model as a module, files of modules as they are."""
-    return Path(model) if isinstance(model, str | Path) else load(model)
+    return Path(model) if isinstance(model, str | Path) else load_graph(model)
 
 
 def _prepared(net: Executable, shapes: Shapes | Sequence[Mapping[str, Sequence[int]]] | None) -> Executable:

@@ -21,9 +21,9 @@ def save(model: Any, path: str | Path) -> None:
     Raises UnsupportedError for other extensions and for operators that ONNX has no form of, GlowError
     where a weight has no values.
     """
-    from glow_compiler.api import load
+    from glow_compiler.api import load_graph
 
-    module, target = load(model), Path(path)
+    module, target = load_graph(model), Path(path)
     match target.suffix:
         case ".mlir":
             out = StringIO()

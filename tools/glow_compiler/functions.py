@@ -67,6 +67,15 @@ class _Gradient:
     with_value: bool = False
 
 
+@dataclass
+class Transformed:
+    """The source of a compiled function: a Python function, mapped, or its derivatives; `kind` says what."""
+
+    kind: str
+    function: Callable[..., Any]
+    options: dict[str, Any]
+
+
 class CompiledFunction:
     """A Python function that runs compiled; specialised for the types of its arguments."""
 
@@ -74,7 +83,7 @@ class CompiledFunction:
         self,
         function: Callable[..., Any],
         backend: str = "cpu",
-        gradient: _Gradient | None = None,
+        gradient: _Gradient | Transformed | None = None,
         unroll: int = 0,
         sizes: Sizes = UNSIZED,
     ) -> None:
@@ -103,10 +112,18 @@ class CompiledFunction:
     @property
     def glow_gradient(self) -> tuple[Callable[..., Any], tuple[int, ...], bool, bool]:
         """The differentiated function and how, for functions that call this one."""
-        if self._gradient is None:
-            raise AttributeError("glow_gradient")
         g = self._gradient
+        if not isinstance(g, _Gradient):
+            raise AttributeError("glow_gradient")
         return g.function, g.positions, g.single, g.with_value
+
+    @property
+    def glow_transformed(self) -> tuple[str, Callable[..., Any], dict[str, Any]]:
+        """What was made of which function, and how, for functions that call this one."""
+        g = self._gradient
+        if not isinstance(g, Transformed):
+            raise AttributeError("glow_transformed")
+        return g.kind, g.function, g.options
 
     @property
     def python(self) -> Callable[..., Any]:
@@ -197,6 +214,22 @@ class CompiledFunction:
                 values.append(bound.arguments[name])
         rest = [p for p in signature.parameters.values() if p.kind is p.VAR_POSITIONAL]
         return [*values, tuple(bound.arguments[rest[0].name])] if rest else values
+
+    @property
+    def signature(self) -> inspect.Signature:
+        """The parameters, those of the Python function."""
+        return _signature(self._function)
+
+    def save(self, path: str | Path) -> None:
+        """Write the program as `.mlir`, with arrays above 256 bytes beside it, for `glow.load(path)`.
+
+        What the function read of the names around it is part of it. The file has no shapes: the function is
+        specialised for its arguments as before. Results that are named tuples or dataclasses are dicts where
+        their classes are not known. UnsupportedError for other extensions, and defaults that are arrays.
+        """
+        from glow_compiler.saved_functions import save_function
+
+        save_function(self, Path(path))
 
     def save_graphs(self, folder: str | Path, level: int = 1) -> list[Path]:
         """Write each phase as `.ir` and `.dot` files; level 2 adds specialised code, 3 every pass and SVG."""

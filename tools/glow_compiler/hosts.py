@@ -9,7 +9,7 @@ from typing import Any
 from xdsl.dialects.builtin import ModuleOp
 
 from glow_backends.base import Backend
-from glow_compiler.api import compile, executable, is_saved, load, parsed
+from glow_compiler.api import compile, executable, is_saved, load_graph, parsed
 from glow_passes.partition.split import partition_of
 from glow_runtime.compiler import Compiler
 from glow_runtime.devices.device import Device
@@ -27,14 +27,14 @@ class ModelReader:
 
     def module(self, model: Any, shapes: Shapes | None) -> ModuleOp:
         """The graph of a model of fixed shapes."""
-        return load(model, shapes)
+        return load_graph(model, shapes)
 
     def has_plan(self, model: Any) -> bool:
         """Whether nodes of a graph, in memory or as text, say in which partition they are."""
         from glow_frontends.builder import GraphBuilder
 
         if isinstance(model, str | Path) and Path(model).suffix == ".mlir":
-            model = load(model)
+            model = load_graph(model)
         module = model.module if isinstance(model, GraphBuilder) else model
         return isinstance(module, ModuleOp) and any(partition_of(op) is not None for op in module.walk())
 

@@ -16,7 +16,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 
 from glow_backends.base import get_backend, public_name
-from glow_compiler.api import compile, load
+from glow_compiler.api import compile, load_graph
 from glow_compiler.index_inputs import inside, sizes_of_tables
 from glow_compiler.rounding import BATCHES, losses
 from glow_dialects.core.errors import ImportProblems, OpenSizes, ShapeError
@@ -120,7 +120,7 @@ def opened(
     from glow_frontends.onnx import NotStatic, import_model
 
     try:
-        module = load(model, shapes)
+        module = load_graph(model, shapes)
     except NotStatic:
         numbers = {name: np.asarray(feed[name]) for name in numbers_of(feed)}
         if not numbers:

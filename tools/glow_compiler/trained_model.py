@@ -9,7 +9,7 @@ from typing import Any
 from xdsl.dialects.builtin import ModuleOp
 
 from glow_backends.base import public_name
-from glow_compiler.api import check_kind, load
+from glow_compiler.api import check_kind, load_graph
 from glow_dialects.core.errors import GlowError, OpenSizes, ShapeError
 from glow_dialects.core.extent import is_open
 from glow_dialects.core.symbols import Symbols
@@ -38,7 +38,7 @@ def module_of(
 
     def module_with_shapes(bound: Mapping[str, Sequence[int]] | None) -> ModuleOp:
         if not _is_onnx(model):
-            module = load(model)
+            module = load_graph(model)
             if symbols_of(module) is not None and not values:
                 return _bound(module, bound or {}, batch)
             if bound or values:
@@ -80,7 +80,7 @@ def _bound(module: ModuleOp, shapes: Mapping[str, Sequence[int]], batch: int | N
 def open_form(model: Any, trainable: Sequence[str], values: Mapping[str, Array] | None) -> ModuleOp | None:
     """A model that was trained with the sizes that it leaves open; None where it leaves none."""
     if not _is_onnx(model):
-        module = load(model)
+        module = load_graph(model)
         return None if symbols_of(module) is None else module.clone()
     try:
         module = import_trainable(model, None, trainable, None, values, Symbols())

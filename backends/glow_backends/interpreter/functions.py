@@ -16,6 +16,7 @@ from glow_dialects.fn.dialect import (
     ConstantOp,
     GetOp,
     GradOp,
+    JvpOp,
     PartialOp,
     PrimOp,
     RefOp,
@@ -125,17 +126,18 @@ class Machine:
                 return lambda t: Closure(self.functions.over(op, len(t)), ())
             case TensorsOp():
                 return lambda *x: evaluated(op, x)
-            case GradOp() | ValueAndGradOp():
+            case GradOp() | ValueAndGradOp() | JvpOp():
                 return lambda f: self._gradient(op, f)
             case _:
                 raise AssertionError(op.name)
 
-    def _gradient(self, op: GradOp | ValueAndGradOp, function: Closure) -> Closure:
+    def _gradient(self, op: GradOp | ValueAndGradOp | JvpOp, function: Closure) -> Closure:
         arity = self.functions.arity(function.name) - len(function.captured)
         before = modes_of(op)
         modes = "jr" if self.functions.differentiates(function.name) and not before.startswith("r") else "r"
+        modes = "j" if isinstance(op, JvpOp) else modes
         name = self.functions.gradient_of(op, arity, modes)
-        if before.startswith("r"):
+        if before.startswith("r") and not isinstance(op, JvpOp):
             return Closure(name, self._second(function, before[1:]))
         tangents = _no_tangents(before)
         forms = [v for mode in modes for v in (self._derived(function, before, mode), *tangents)]

@@ -215,6 +215,10 @@ def as_function(c: Expressions, thing: Any, node: ast.AST, full: bool = False, c
     if hasattr(thing, "glow_gradient"):
         inner, positions, single, with_value = thing.glow_gradient
         return gradient(c, as_function(c, inner, node, full), positions, single, with_value)
+    if hasattr(thing, "glow_transformed"):
+        from glow_frontends.python.transforms import transformed
+
+        return transformed(c, thing, node)
     if hasattr(thing, "glow_function") and not hasattr(thing, "glow_declared"):
         return as_function(c, thing.glow_function, node, full)
     if isinstance(thing, functools.partial):
@@ -231,9 +235,14 @@ def as_function(c: Expressions, thing: Any, node: ast.AST, full: bool = False, c
     written = _written(thing)
     if written is not None:
         return as_function(c, written, node, full, c.source.where(node))
-    object_called = not isinstance(thing, type) and not hasattr(thing, "glow_function")
+    ours = hasattr(thing, "glow_function") or hasattr(thing, "glow_module")
+    object_called = not isinstance(thing, type) and not ours
     if object_called and inspect.ismethod(getattr(thing, "__call__", None)):  # noqa: B004
         thing = thing if inspect.ismethod(thing) else thing.__call__
+    if hasattr(thing, "glow_module"):
+        value = c.ref(c.importer.function(thing))
+        constants = {n: c.ssa(Static(v), node) for n, v in thing.glow_defaults.items()}
+        return value if full else described(c, value, thing.glow_names, constants, thing.glow_rest)
     if isinstance(thing, type) or not hasattr(getattr(thing, "glow_function", thing), "__code__"):
         c.fail(node, *refusal(thing))
     name = c.importer.function(thing, called)
@@ -387,7 +396,14 @@ def _handler(thing: Any) -> Handler | None:
             return lambda c, node, values, keywords: values[0]
         if transform == "stop":
             return lambda c, node, values, keywords: c.prim(StopGradient, c.ssa(values[0], node))
-        return _transform(transform == "value_and_grad")
+        if transform in ("grad", "value_and_grad"):
+            return _transform(transform == "value_and_grad")
+        from glow_frontends.python.transforms import HANDLERS as TRANSFORMS
+
+        return TRANSFORMS[transform]
+    primitive = getattr(thing, "glow_primitive", None)
+    if primitive is not None:
+        return lambda c, node, values, keywords: c.prim(primitive, *[c.ssa(v, node) for v in values])
     operator = getattr(thing, "glow_operator", None)
     if operator is not None:
         return _operator(operator)

@@ -30,6 +30,7 @@ class Importer:
         self._names: dict[Any, str] = {}
         self._taken: set[str] = set()
         self._main: Any = None
+        self._places = 0
 
     def function(self, function: Callable[..., Any], called: str = "") -> str:
         """The name of the compiled form of a Python function; of one of ours, as it is `called` somewhere."""
@@ -38,6 +39,10 @@ class Importer:
             function = getattr(function, "glow_function")  # noqa: B009 - of our own decorator
         key = (_key(function), id(gradient) if gradient is not None else 0, called)
         if key in self._names:
+            return self._names[key]
+        loaded: Any = function
+        if hasattr(loaded, "glow_module"):
+            self._names[key] = self._loaded(loaded.glow_module, loaded.glow_entry)
             return self._names[key]
         if not hasattr(function, "__code__"):
             raise FunctionError(f"{function!r} cannot be compiled", "use a Python function")
@@ -83,16 +88,17 @@ class Importer:
     def entry(self, function: Any) -> str:
         """The name of the compiled form of what a user asks for: a function, or a gradient of one."""
         self._main = _user_function(function)
-        if not hasattr(function, "glow_gradient"):
+        if _made_of(function) is None:
             plain = _plain(function)
-            if hasattr(getattr(plain, "glow_function", plain), "__code__"):
+            code = getattr(plain, "glow_function", plain)
+            if hasattr(code, "__code__") or hasattr(code, "glow_module"):
                 return self.function(plain)
         inner = self._main
         source = read(_written_as(inner))
         names = list(inspect.signature(inner, follow_wrapped=False).parameters)
         with_value = getattr(function, "glow_gradient", (None, None, None, False))[3]
         kind = f"{'value_and_' if with_value else ''}grad" if hasattr(function, "glow_gradient") else "entry"
-        name = self._fresh(kind)
+        name = self._fresh(getattr(function, "glow_transformed", (kind,))[0])
         compiler = Statements(source, self, name)
         block = Block(arg_types=[any_type] * len(names))
         compiler.block = block
@@ -102,6 +108,26 @@ class Importer:
         entry = FuncOp.create(properties={"sym_name": StringAttr(name)}, regions=[Region(block)])
         self.module.body.block.add_op(entry)
         return name
+
+    def _loaded(self, module: ModuleOp, entry: str) -> str:
+        """The functions of another module, under names that are free here; the name of one of them."""
+        functions = [f for f in module.clone().body.block.ops if isinstance(f, FuncOp)]
+        names = {f.sym_name.data: self._fresh(f.sym_name.data) for f in functions}
+        for function in functions:
+            function.detach()
+            for op in function.walk():
+                for holder in (op.properties, op.attributes):
+                    for name, value in holder.items():
+                        if isinstance(value, SymbolRefAttr):
+                            holder[name] = SymbolRefAttr(names[value.root_reference.data])
+            function.properties["sym_name"] = StringAttr(names[function.sym_name.data])
+            self.module.body.block.add_op(function)
+        return names[entry]
+
+    def place(self, where: str) -> str:
+        """A name for a map that stands somewhere: `file:line`, and a number that only this map has."""
+        self._places += 1
+        return f"{where}#{self._places}"
 
     def _fresh(self, name: str) -> str:
         fresh, count = name, 0
@@ -121,16 +147,25 @@ def _plain(function: Any) -> Any:
 
 def _user_function(function: Any) -> Any:
     """The Python function that gradients are taken of."""
-    while hasattr(function, "glow_gradient"):
-        function = function.glow_gradient[0]
+    while (inner := _made_of(function)) is not None:
+        function = inner
     return getattr(_plain(function), "glow_function", _plain(function))
+
+
+def _made_of(function: Any) -> Any:
+    """The function of which one of ours is the gradient, or that it maps; None of other functions."""
+    if hasattr(function, "glow_gradient"):
+        return function.glow_gradient[0]
+    return function.glow_transformed[1] if hasattr(function, "glow_transformed") else None
 
 
 def _written_as(function: Any) -> Any:
     """The Python function behind partial applications, methods and objects that can be called."""
     while isinstance(function, functools.partial):
         function = function.func
-    return function if hasattr(function, "__code__") else getattr(function, "__call__", function)  # noqa: B004
+    if hasattr(function, "__code__") or hasattr(function, "glow_module"):
+        return function
+    return getattr(function, "__call__", function)  # noqa: B004
 
 
 def _key(function: Any) -> Any:

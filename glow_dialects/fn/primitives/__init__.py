@@ -14,6 +14,9 @@ from glow_dialects.fn.primitives.changes import CHANGES
 from glow_dialects.fn.primitives.compare import COMPARE
 from glow_dialects.fn.primitives.cotangents import COTANGENTS
 from glow_dialects.fn.primitives.items import ITEMS
+from glow_dialects.fn.primitives.linear import LINEAR
+from glow_dialects.fn.primitives.mapped import MAPPED
+from glow_dialects.fn.primitives.mapped_rows import MAPPED_ROWS
 from glow_dialects.fn.primitives.mathematics import MATHEMATICS
 from glow_dialects.fn.primitives.numbers import NumberFunction
 from glow_dialects.fn.primitives.operators import OPERATORS, Vjp, operator_primitive
@@ -33,6 +36,9 @@ PRIMITIVES: tuple[type[Primitive], ...] = (
     *CHANGES,
     *COTANGENTS,
     *OPERATORS,
+    *LINEAR,
+    *MAPPED,
+    *MAPPED_ROWS,
 )
 
 _BY_NAME: dict[str, type[Primitive]] = {card.name: card for card in PRIMITIVES if card.name}

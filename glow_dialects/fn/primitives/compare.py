@@ -60,7 +60,8 @@ class Comparison(Predicate):
         kinds = {v.type.kind for v in x if isinstance(v.type, Scalar)}
         if kinds == {"int", "float"} and len(x) == 2:
             for v in x:  # as a float, an int is compared exactly where it has no more than 53 bits
-                if isinstance(v.type, Scalar) and v.type.kind == "int" and v.type.const is None:
+                ints = isinstance(v.type, Scalar) and v.type.kind == "int" and v.type.const is None
+                if ints and v.whole is None:
                     m.t.exact(v.code)
         return super().infer(m, op, x, where)
 
@@ -269,7 +270,7 @@ def _of_one_kind(m: Typing, x: Sequence[V]) -> list[V]:
     if len(kinds) < len(x) or len(set(kinds)) == 1:
         return list(x)
     widest = max(kinds, key=lambda k: RANK[k])
-    return [V(Scalar(widest), m.kind(v, widest)) for v in x]
+    return [m.as_kind(v, widest) for v in x]
 
 
 class Extreme(Arithmetic):

@@ -109,7 +109,7 @@ class SumLike(_Like):
             if kind.kind != "float":
                 return V(NOTHING)
             if isinstance(d.type, Scalar):
-                return V(FLOAT, m.kind(d, "float"))
+                return m.as_kind(d, "float")
         elif kind.inactive or np.dtype(kind.dtype if kind.dtype != "bfloat16" else "float32").kind != "f":
             return V(NOTHING)
         return m.tensors(self, op.attributes, x, where)
@@ -147,7 +147,7 @@ class BroadcastLike(_Like):
         if isinstance(x[0].type, Scalar) and isinstance(x[1].type, Scalar):
             if x[0].type.kind == "int" and x[1].type.kind == "bool":
                 return m.truth(x[0], where)
-            return V(FLOAT, m.kind(x[0], "float")) if x[1].type.kind == "float" else x[0]
+            return m.as_kind(x[0], "float") if x[1].type.kind == "float" else x[0]
         return m.tensors(self, op.attributes, x, where)
 
     def build(self, u: Unit, options: dict[str, Any], attributes: Options, x: Sequence[SSAValue]) -> SSAValue:
@@ -293,7 +293,7 @@ class CheckCotangent(_Like):
                 pairs = zip(parts(d), parts(like), strict=True)
                 return m.tuple([self.infer(m, op, [a, b], where) for a, b in pairs])
             case Scalar(), Scalar():
-                return V(FLOAT, m.kind(d, "float"))
+                return m.as_kind(d, "float")
             case (Scalar(), TensorType()):
                 return m.tensors(BroadcastLike(), {}, x, where)
             case (TensorType(), TensorType()) if like.type.shape == d.type.shape:
@@ -355,7 +355,7 @@ class StopGradient(Identity, Constant):
 class Inactive(StopGradient):
     """A value whose arrays nothing that is differentiated by reaches: they have no cotangents."""
 
-    name = "inactive"
+    name, maps = "inactive", True
 
     def infer(self, m: Typing, op: FnOp, x: list[V], where: str) -> V:
         return V(marked(m.sets.resolve(x[0].type), True), x[0].code)
@@ -364,7 +364,7 @@ class Inactive(StopGradient):
 class Active(Identity):
     """A value whose arrays may be differentiated by."""
 
-    name = "active"
+    name, maps = "active", True
 
     def infer(self, m: Typing, op: FnOp, x: list[V], where: str) -> V:
         return V(marked(m.sets.resolve(x[0].type), False), x[0].code)

@@ -432,8 +432,10 @@ class Pow(Arithmetic):
         ints = [k.kind for k in kinds if isinstance(k, Scalar) and k.kind != "float"]
         if len(ints) < 2 or self.as_arrays(op, ints):
             return super().infer(m, op, x, where)
+        if any(v.whole is not None for v in x):
+            return m.scalar(self, x, where)
         work, result = ("float", FLOAT) if exponent is not None and exponent < 0 else ("int", INT)
-        return V(result, m.t.scalar(self, work, [m.kind(v, work) for v in x]))
+        return V(result, m.t.scalar(self, work, [m.as_kind(v, work).code for v in x]))
 
     def partial(self, i: int, d: Term, x: Sequence[Term], y: Result) -> Term | None:
         # d(a^b) = b a^(b-1) da + a^b log(a) db; powers of small constants without powers below zero

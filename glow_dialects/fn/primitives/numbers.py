@@ -13,7 +13,7 @@ from xdsl.utils.exceptions import VerifyException
 from glow_dialects.core.attributes import to_attribute
 from glow_dialects.core.errors import GlowError, UnsupportedError, raised
 from glow_dialects.core.types import Array
-from glow_dialects.fn.domain import FLOAT, Scalar, TensorType, text
+from glow_dialects.fn.domain import Scalar, TensorType, text
 from glow_dialects.fn.primitive import Function, Primitive, Result, Term, Terms, Typing
 from glow_dialects.fn.primitives.arithmetic import Abs, Ceil, Floor, Fmod, Round, ToBool, ToFloat, ToInt
 from glow_dialects.fn.primitives.mathematics import MATHEMATICS, Log, Pow
@@ -55,9 +55,9 @@ class NumberFunction(Primitive):
         numbers = [self._number(m, v, where) for v in x]
         real = self.of.__module__ == "math" and isinstance(self.card, Mathematical | Abs | Pow)
         if real:  # ints are floats here
-            numbers = [V(FLOAT, m.kind(v, "float")) for v in numbers]
+            numbers = [m.as_kind(v, "float") for v in numbers]
         result = m.scalar(self.card, numbers, where)
-        if real:
+        if real and result.whole is None:
             m.t.defined(result.code, [v.code for v in numbers])
         return result
 

@@ -29,7 +29,7 @@ from glow_dialects.fn.python_values import ZERO, Closure, put
 from glow_dialects.fn.python_values import is_dict as is_python_dict
 from glow_dialects.fn.record import Record
 from glow_dialects.fn.syntax import FnOp
-from glow_dialects.fn.values import V, is_dict, is_zero, names_of, parts, place_of
+from glow_dialects.fn.values import V, full, is_dict, is_zero, names_of, parts, place_of
 
 
 class Field(Primitive):
@@ -161,8 +161,8 @@ class IsInstance(Constant):
 # --- dicts --------------------------------------------------------------------------------------------------
 def dict_of(items: Mapping[str, V]) -> V:
     """A dict of some keys and values."""
-    kinds = tuple(v.type for v in items.values())
-    return V(TupleType(kinds, ("dict", *items)), [v.code for v in items.values()])
+    values = [full(v) for v in items.values()]
+    return V(TupleType(tuple(v.type for v in values), ("dict", *items)), [v.code for v in values])
 
 
 def _dict(v: V, what: str, where: str) -> TupleType:

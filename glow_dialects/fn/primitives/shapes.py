@@ -140,7 +140,11 @@ class Fitting(Pointwise):
         number, kind = x[0].type, x[1].type
         if isinstance(number, Scalar) and number.kind == "int" and isinstance(kind, Text):
             range_ = range_of(kind.value)
-            if range_ is not None and (number.const is None or not range_[0] <= number.const <= range_[1]):
+            if (
+                range_ is not None
+                and x[0].whole is None
+                and (number.const is None or not range_[0] <= number.const <= range_[1])
+            ):
                 m.t.within(x[0].code, *range_)
         return x[0]
 

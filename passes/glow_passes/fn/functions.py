@@ -12,6 +12,7 @@ from glow_dialects.fn.dialect import (
     CallOp,
     FuncOp,
     GradOp,
+    JvpOp,
     PartialOp,
     PrimOp,
     RefOp,
@@ -29,6 +30,7 @@ from glow_dialects.fn.primitives.cotangents import (
     InstantiateZeros,
     OnesLike,
 )
+from glow_dialects.fn.primitives.linear import CheckTangent, Instantiated
 from glow_dialects.fn.primitives.tuples import ToTuple
 from glow_dialects.fn.syntax import FnOp
 from glow_dialects.fn.types import any_type
@@ -99,6 +101,8 @@ class Functions:
         self._orders: dict[str, int] = {}
         self._only_types: dict[str, frozenset[int]] = {}
         self._loops: dict[str, Counted | None] = {}
+        #: The maps of the program that go row by row, by their places.
+        self.by_rows: set[str] = set()
 
     def add(self, name: str, block: Block) -> FuncOp:
         """A new function of the module."""
@@ -171,7 +175,7 @@ class Functions:
         """Whether a function takes gradients itself."""
         if name not in self._differentiates:
             self._differentiates[name] = any(
-                isinstance(op, GradOp | ValueAndGradOp) or n.startswith(("grad.", "value_and_grad."))
+                isinstance(op, GradOp | ValueAndGradOp | JvpOp) or n.startswith(("grad.", "value_and_grad."))
                 for n in self.reached(name)
                 for op in self.table[n].block.ops
             )
@@ -183,7 +187,7 @@ class Functions:
             self._orders[name] = 0  # of a function that takes a gradient of itself
             order = 0
             for op in (op for n in self.reached(name) for op in self.table[n].block.ops):
-                if isinstance(op, GradOp | ValueAndGradOp):
+                if isinstance(op, GradOp | ValueAndGradOp | JvpOp):
                     target = op.function.owner
                     while isinstance(target, PartialOp):
                         target = target.callee.owner
@@ -222,7 +226,7 @@ class Functions:
 
     # --- gradients --------------------------------------------------------------------------------
     def gradient_of(
-        self, op: GradOp | ValueAndGradOp, arity: int, modes: str = "r", alone: bool = False
+        self, op: GradOp | ValueAndGradOp | JvpOp, arity: int, modes: str = "r", alone: bool = False
     ) -> str:
         """The function whose first arguments are forms of f, for f of `arity` parameters.
 
@@ -232,8 +236,22 @@ class Functions:
         """
         for mode in reversed(modes_of(op)):
             arity = arity - 1 if mode == "r" else arity // 2
-        name = self._gradient(op, arity, modes, alone)
+        name = self._tangents(arity) if isinstance(op, JvpOp) else self._gradient(op, arity, modes, alone)
         return name + "".join(SUFFIX[mode] for mode in modes_of(op))
+
+    def _tangents(self, count: int) -> str:
+        """The function of f.jvp, the parameters of f, and their tangents: the value of f and its tangent."""
+        name = f"jvp.{count}"
+        if name not in self.table:
+            m = Maker(Block(arg_types=[any_type] * (1 + 2 * count)))
+            ahead, *values = m.block.args
+            pairs = zip(values[:count], values[count:], strict=True)
+            checked = [(x, m.prim(CheckTangent, d, x)) for x, d in pairs]
+            value, tangent = m.pair(m.call(ahead, *[v for pair in checked for v in pair]))
+            result = m.tuple([value, m.prim(Instantiated, tangent, value)])
+            m.block.add_op(ReturnOp.create(operands=[result]))
+            self.add(name, m.block)
+        return name
 
     def _gradient(self, op: GradOp | ValueAndGradOp, count: int, modes: str, alone: bool = False) -> str:
         with_value = isinstance(op, ValueAndGradOp)

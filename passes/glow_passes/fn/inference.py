@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 
 from glow_dialects.core.errors import GlowError
-from glow_dialects.fn.domain import NotNative, Type
+from glow_dialects.fn.domain import ByRows, NotNative, Type
 from glow_passes.fn.functions import Functions
 from glow_passes.fn.source_places import with_line
 from glow_passes.fn.specialize import Instance, Specializer
@@ -26,7 +26,18 @@ def infer(
 
     `straight`: loops with branches only where types need it: where shapes or texts differ from turn to turn.
     `turns`: loops of straight bodies become loops of several turns at a time.
+    A map of which the mapped values decide what is computed goes row by row.
     """
+    while True:
+        try:
+            return _unrolled(functions, name, arguments, ahead_only, straight, turns)
+        except ByRows as rows:
+            functions.by_rows.add(str(rows))
+
+
+def _unrolled(
+    functions: Functions, name: str, arguments: Sequence[Type], ahead_only: bool, straight: bool, turns: bool
+) -> tuple[Specializer, Instance]:
     ways = [Unrolling(turns=turns), Unrolling(straight=False, turns=turns)][not straight :]
     for unrolling in ways:
         try:

@@ -18,6 +18,7 @@ from glow_dialects.fn.dialect import (
     FuncOp,
     GetOp,
     GradOp,
+    JvpOp,
     PartialOp,
     PrimOp,
     RefOp,
@@ -32,6 +33,7 @@ from glow_dialects.fn.over import OverOp
 from glow_dialects.fn.primitives.arithmetic import Mod
 from glow_dialects.fn.primitives.compare import Eq
 from glow_dialects.fn.primitives.cotangents import AddAny, EnvDrop, EnvItem, EnvPut, Zero
+from glow_dialects.fn.primitives.linear import PrimalsOf
 from glow_dialects.fn.primitives.tuples import TuplePut
 from glow_dialects.fn.syntax import LINE
 from glow_dialects.fn.types import any_type
@@ -83,7 +85,7 @@ class Reverse:
             self.values[op.result], self.backs[op] = m.pair(pair)
             return
         twin = op.clone(self.values)
-        if isinstance(op, GradOp | ValueAndGradOp | OverOp):
+        if isinstance(op, GradOp | ValueAndGradOp | JvpOp | OverOp):
             twin.attributes[MODES] = StringAttr(modes_of(op) + "r")
         self.values[op.results[0]] = m.add(twin)
 
@@ -175,10 +177,13 @@ class Reverse:
                 self._get(op, d)
             case PrimOp():
                 self._prim(op, d)
-            case GradOp() | ValueAndGradOp():
+            case GradOp() | ValueAndGradOp() | JvpOp():
                 # It holds its function last, followed by no tangents.
                 n = integer(2 ** modes_of(op).count("j"))
-                self._accumulate(op.function, m.prim(EnvItem, d, n=n, i=integer(0)))
+                cotangent = m.prim(EnvItem, d, n=n, i=integer(0))
+                if isinstance(op, JvpOp):
+                    cotangent = m.prim(PrimalsOf, cotangent, self._saved(op.function), size=n)
+                self._accumulate(op.function, cotangent)
             case _:
                 pass
 

@@ -23,6 +23,7 @@ from glow_dialects.fn.dialect import (
     FuncOp,
     GetOp,
     GradOp,
+    JvpOp,
     PartialOp,
     PrimOp,
     RefOp,
@@ -111,6 +112,7 @@ class Specializer(Meaning):
         self.unrolling = unrolling
         self.ahead_only = ahead_only
         self.functions = functions
+        self.by_rows = functions.by_rows
         self.instances: list[Instance] = []
         self.table: dict[tuple[Any, ...], Instance] = {}
         #: Instances to be visited again: what they depend on has changed since.
@@ -329,10 +331,10 @@ class Specializer(Meaning):
             case GetOp():
                 return self.get(x[0], op.index.value.data, where)
             case PrimOp():
-                return op.card.typed(self, op, x, where)
+                return self.primitive(op, x, where)
             case TensorsOp():
                 return self.graph(op, x)
-            case GradOp() | ValueAndGradOp():
+            case GradOp() | ValueAndGradOp() | JvpOp():
                 return self.gradient(op, x[0], where)
             case OverOp():
                 return V(FnType(((self.functions.over(op, length(x[0], where)), ()),)), [])
@@ -403,7 +405,7 @@ class Specializer(Meaning):
             return V(FnType(entries), [*function.code, *codes])
         return V(FnType(entries), [function.code[0], [[*c, *codes] for c in function.code[1]]])
 
-    def gradient(self, op: GradOp | ValueAndGradOp, function: V, where: str) -> V:
+    def gradient(self, op: GradOp | ValueAndGradOp | JvpOp, function: V, where: str) -> V:
         """The gradient of a function value, as a closure over its forward form."""
         kind = self.sets.resolve(function.type)
         if not isinstance(kind, FnType):
@@ -417,11 +419,12 @@ class Specializer(Meaning):
         before = modes_of(op)
         either = self.ahead_only or any(self.functions.differentiates(n) for n, _ in kind.entries)
         modes = "jr" if either and not before.startswith("r") else "r"
+        modes = "j" if isinstance(op, JvpOp) else modes
         try:
             name = self.functions.gradient_of(op, arities.pop(), modes, alone=modes == "r" and not before)
         except GlowError as error:
             raise placed(error, where) from None
-        if before.startswith("r"):
+        if before.startswith("r") and not isinstance(op, JvpOp):
             values = self._second(function, before[1:])
         else:
             forms = [self.derived(function, before, mode) for mode in modes]

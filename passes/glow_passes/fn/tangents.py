@@ -19,6 +19,7 @@ from glow_dialects.fn.dialect import (
     FuncOp,
     GetOp,
     GradOp,
+    JvpOp,
     PartialOp,
     PrimOp,
     RefOp,
@@ -102,7 +103,7 @@ class Tangents:
             return
         twin = op.clone(self.values)
         self.values[result] = m.add(twin)
-        if isinstance(op, GradOp | ValueAndGradOp | OverOp):
+        if isinstance(op, GradOp | ValueAndGradOp | JvpOp | OverOp):
             twin.attributes[MODES] = StringAttr(modes_of(op) + "j")
             return
         tangent = self._tangent(op)
