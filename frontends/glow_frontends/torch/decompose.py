@@ -35,6 +35,21 @@ def _every() -> dict[Any, Callable[..., Any]]:
     return {**decomposition_table, **core_aten_decompositions()}
 
 
+def decomposes(overload: Any) -> bool:
+    """Whether PyTorch knows how to take an operator apart."""
+    return _function(overload) is not None
+
+
+def _function(overload: Any) -> Callable[..., Any] | None:
+    import torch  # pyright: ignore[reportMissingImports]
+
+    function = _every().get(overload)
+    implicit = torch._C.DispatchKey.CompositeImplicitAutograd
+    if function is None and overload.has_kernel_for_dispatch_key(implicit):
+        return overload.decompose
+    return function
+
+
 def decomposed(overload: Any, operands: Sequence[Any]) -> Any:
     """An fx graph of simpler operators that computes one of them for its tensor and size operands.
 
@@ -43,12 +58,9 @@ def decomposed(overload: Any, operands: Sequence[Any]) -> Any:
     import torch  # pyright: ignore[reportMissingImports]
     from torch.fx.experimental.proxy_tensor import make_fx  # pyright: ignore[reportMissingImports]
 
-    function = _every().get(overload)
+    function = _function(overload)
     if function is None:
-        implicit = torch._C.DispatchKey.CompositeImplicitAutograd
-        if not overload.has_kernel_for_dispatch_key(implicit):
-            return None
-        function = overload.decompose
+        return None
     chosen = list(leaves(operands))
     names = [a.name for a in overload._schema.arguments]
     keyword = {a.name for a in overload._schema.arguments if a.kwarg_only}
@@ -58,14 +70,30 @@ def decomposed(overload: Any, operands: Sequence[Any]) -> Any:
         pairs = list(zip(names, given, strict=True))
         return function(*(v for n, v in pairs if n not in keyword), **{n: v for n, v in pairs if n in keyword})
 
-    mode = next((m.fake_mode for m in chosen if hasattr(m, "fake_mode")), None)
+    modes = {id(m.fake_mode): m.fake_mode for m in chosen if hasattr(m, "fake_mode")}
+    mode = next(iter(modes.values()), None)
+    if mode is not None and len(modes) > 1:
+        with mode:
+            chosen = [_moved(m) for m in chosen]
     try:
         if mode is None:
             return make_fx(call)(*chosen)
         with mode, torch.no_grad():
-            return make_fx(call)(*chosen)
+            graph = make_fx(call)(*chosen)
+            if any(getattr(getattr(n.target, "_schema", None), "is_mutable", False) for n in graph.graph.nodes):
+                graph = make_fx(torch.func.functionalize(call))(*chosen)
+            return graph
     except Exception as error:  # of PyTorch's code, of any kind
         raise RuleError(f"its decomposition does not trace: {type(error).__name__}: {error}") from None
+
+
+def _moved(tensor: Any) -> Any:
+    """A tensor without contents in the mode of now."""
+    import torch  # pyright: ignore[reportMissingImports]
+
+    if not hasattr(tensor, "shape"):
+        return tensor
+    return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device=tensor.device)
 
 
 def leaves(operands: Any) -> Iterator[Any]:

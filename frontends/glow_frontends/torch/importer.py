@@ -22,7 +22,7 @@ from glow_frontends.onnx.errors import RuleError
 from glow_frontends.onnx.scope import FAILURES
 from glow_frontends.onnx.sizes import objects
 from glow_frontends.onnx.values import shape
-from glow_frontends.torch.decompose import decomposed, decompositions, is_leaf, name_of
+from glow_frontends.torch.decompose import decomposed, decomposes, decompositions, is_leaf, name_of
 from glow_frontends.torch.node import Decomposed, Node
 from glow_frontends.torch.rules import find_rule
 from glow_frontends.torch.sizes import Sizes
@@ -195,8 +195,7 @@ class _Import:
     def output(self, told: Output, value: Any) -> None:
         """Make a value an output of the module, or the next value of a state."""
         if not isinstance(value, np.ndarray | SSAValue):
-            whole = value if isinstance(value, int) else self.sizes.size(value)
-            value = self.g.sizes(objects([whole]).reshape(()), np.dtype(np.int64))
+            value = self.g.sizes(objects([value]).reshape(()), np.dtype(np.int64))
         result = self.g.value(value)
         if told.state:
             target = self.states[told.name]
@@ -272,11 +271,7 @@ class _Import:
             if blocked:
                 raise _Nested
             inner, *values = _mapped(node.args[place:], value_of)
-            count = len(self.problems)
-            results = self.run(inner, values)
-            if len(self.problems) > count and BLOCKED in results:
-                return [BLOCKED if r is BLOCKED else r for r in results]
-            return results
+            return self.run(inner, values)
         if node.target is operator.getitem and not hasattr(node.args[0].meta.get("val"), "shape"):
             return value_of(node.args[0])[node.args[1]]
         if name.startswith("aten.sym_size.int"):
@@ -289,7 +284,8 @@ class _Import:
             raise RuleError("no rule for this operator")
         operands = _operands(node)
         if blocked:
-            find_rule(name)  # what is not known either is said at once
+            if find_rule(name) is None and not decomposes(node.target):  # what is not known either is said at once
+                raise RuleError("no rule for this operator")
             raise _Nested
         values = [_mapped(o, value_of) for o in operands]
         metas = [_mapped(o, lambda n: n.meta.get("val")) for o in operands]
@@ -308,7 +304,7 @@ class _Import:
                 raise RuleError(str(error)) from None
             flat = [v for v, m in zip(_flat(values), _flat(n.metas), strict=True) if is_leaf(m)]
             results = self.run(graph, flat)
-            if BLOCKED in results:
+            if any(result is BLOCKED for result in results):
                 raise _Nested from None
             made = results if isinstance(n.meta, list | tuple) else results[0]
         return made

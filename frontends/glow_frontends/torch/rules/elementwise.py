@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from math import inf, pi
+from math import inf, log, pi
 from typing import Any
 
 import numpy as np
@@ -166,6 +166,59 @@ def scaled(kind: type[GraphOp]) -> Rule:
         return combined(g, kind, n.dtype, x, y if alpha == 1 else combined(g, MulOp, n.dtype, y, alpha))
 
     return rule
+
+
+def on_base(base: float) -> Rule:
+    """A logarithm, in double precision: whole powers have whole ones."""
+
+    def rule(g: Emitter, n: Node, x: Value) -> Value:
+        wide = np.dtype(np.float64)
+        result = g(DivOp, g(LogOp, cast_to(g, cast_to(g, x, n.dtype), wide)), np.array(log(base)))
+        return cast_to(g, result, n.dtype)
+
+    return rule
+
+
+def exp2(g: Emitter, n: Node, x: Value) -> Value:
+    """Powers of 2."""
+    x = cast_to(g, x, n.dtype)
+    return g(PowOp, g.like(2, x), x)
+
+
+def hypot(g: Emitter, n: Node, x: Any, y: Any) -> Value:
+    """The length of a vector, in double precision: its squares are not too large."""
+    x, y = (operand(g, v, np.dtype(np.float64)) for v in (x, y))
+    return cast_to(g, g(SqrtOp, g(AddOp, g(MulOp, x, x), g(MulOp, y, y))), n.dtype)
+
+
+def unless_nan(kind: type[GraphOp]) -> Rule:
+    """fmax and fmin, which take the other operand where one is NaN."""
+
+    def rule(g: Emitter, n: Node, x: Value, y: Value) -> Value:
+        if n.dtype.kind in "biu":
+            return combined(g, kind, n.dtype, x, y)
+        x, y = operand(g, x, n.dtype), operand(g, y, n.dtype)
+        return g(SelectOp, g(IsNanOp, x), y, g(SelectOp, g(IsNanOp, y), x, g(kind, x, y)))
+
+    return rule
+
+
+def copysign(g: Emitter, n: Node, x: Any, y: Any) -> Value:
+    """The size of one number, with the sign of another."""
+    size = absolute(g, n, operand(g, x, n.dtype))
+    return g(SelectOp, signbit(g, n, operand(g, y, n.dtype)), g(NegOp, size), size)
+
+
+def copy(g: Emitter, n: Node, x: Value, new: Value, *_: Any) -> Value:
+    """A tensor written over another."""
+    return broadcast(g, cast_to(g, new, n.dtype), shape(x))
+
+
+def angle(g: Emitter, n: Node, x: Value) -> Value:
+    """0, or pi for negative numbers."""
+    x = cast_to(g, x, n.dtype)
+    y = g(SelectOp, g(CmpLtOp, x, g.like(0, x)), g.like(pi, x), g.like(0, x))
+    return g(SelectOp, g(IsNanOp, x), x, y)
 
 
 def rsub(g: Emitter, n: Node, x: Any, y: Any, alpha: Any = 1) -> Value:
@@ -395,6 +448,7 @@ RULES: dict[str, Rule] = {
     "add": scaled(AddOp),
     "addcdiv": addcmul(DivOp),
     "addcmul": addcmul(MulOp),
+    "angle": angle,
     "atan2": atan2,
     "bitwise_and": bitwise(BitwiseAndOp, AndOp),
     "bitwise_left_shift": shifted(ShiftLeftOp),
@@ -406,15 +460,23 @@ RULES: dict[str, Rule] = {
     "clamp_max": clamped("high"),
     "clamp_min": clamped("low"),
     "convert_element_type": cast,
+    "copy": copy,
+    "copysign": copysign,
     "div": divide,
     "dropout": dropout,
     "elu": elu,
+    "exp2": exp2,
+    "fmax": unless_nan(MaxOp),
+    "fmin": unless_nan(MinOp),
     "gelu": gelu,
     "hardsigmoid": unary(HardSigmoidOp, alpha=1 / 6, beta=0.5),
     "hardtanh": hardtanh,
+    "hypot": hypot,
     "isinf": is_special(IsInfOp),
     "isnan": is_special(IsNanOp),
     "leaky_relu": leaky_relu,
+    "log10": on_base(10),
+    "log2": on_base(2),
     "logical_and": logical(AndOp),
     "logical_not": logical(NotOp),
     "logical_or": logical(OrOp),

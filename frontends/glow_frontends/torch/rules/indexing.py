@@ -139,6 +139,17 @@ def scatter_reduce(
     return g(FloorDivOp if kind.kind in "iu" else DivOp, total, counts)
 
 
+def index_reduce(
+    g: Emitter, n: Node, x: Value, dim: int, indices: Value, new: Value, reduce: str, include_self: bool = True
+) -> Value:
+    """Slices joined with those there, or only with each other."""
+    axis = axis_of(dim, max(1, rank(x)))
+    new = _wide(g, new)
+    along = [shape(new)[axis] if i == axis else 1 for i in range(rank(new))]
+    wide = broadcast(g, g.reshape(indices, along), shape(new))
+    return scatter_reduce(g, n, x, dim, wide, new, reduce, include_self)
+
+
 def _neutral(reduce: str, kind: np.dtype) -> np.ndarray:
     """What changes nothing when it is joined."""
     if reduce in ("sum", "mean", "prod"):
@@ -328,6 +339,7 @@ RULES: dict[str, Rule] = {
     "index_add": index_add,
     "index_copy": index_copy,
     "index_put": index_put,
+    "index_reduce": index_reduce,
     "index_select": index_select,
     "masked_fill": masked_fill,
     "masked_select": unknown_count,

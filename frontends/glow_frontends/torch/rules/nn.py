@@ -14,7 +14,7 @@ from glow_dialects.ops.compare import CmpLeOp
 from glow_dialects.ops.conv import ConvOp
 from glow_dialects.ops.conv_transpose import ConvTransposeOp
 from glow_dialects.ops.fully_connected import FullyConnectedOp
-from glow_dialects.ops.reduce import ReduceLogSumExpOp
+from glow_dialects.ops.reduce import ReduceLogSumExpOp, ReduceSumOp
 from glow_dialects.ops.select import SelectOp
 from glow_dialects.ops.softmax import LogSoftmaxOp, SoftmaxOp
 from glow_frontends.onnx.emitter import Emitter
@@ -35,6 +35,20 @@ def per_axis(numbers: Any, count: int) -> tuple[int, ...]:
     return tuple(numbers * count if len(numbers) == 1 else numbers)
 
 
+def _windows(
+    count: int, stride: Any, padding: Any, dilation: Any, transposed: bool, more: Any, groups: int
+) -> dict[str, Any]:
+    """The properties of a convolution over so many axes."""
+    pads = per_axis(padding, count)
+    options: dict[str, Any] = {
+        "strides": per_axis(stride, count),
+        "pads": (*pads, *pads),
+        "dilations": per_axis(dilation, count),
+        "group": groups,
+    }
+    return {**options, "output_pads": per_axis(more, count)} if transposed else options
+
+
 def convolution(
     g: Emitter,
     n: Node,
@@ -53,17 +67,49 @@ def convolution(
     count = rank(weight) - 2
     single = rank(x) == count + 1
     x = g.reshape(x, (1, *shape(x))) if single else x
-    pads = per_axis(padding, count)
-    options: dict[str, Any] = {
-        "strides": per_axis(stride, count),
-        "pads": (*pads, *pads),
-        "dilations": per_axis(dilation, count),
-        "group": groups,
-    }
-    if transposed:
-        options["output_pads"] = per_axis(output_padding, count)
+    options = _windows(count, stride, padding, dilation, transposed, output_padding, groups)
     y = g(ConvTransposeOp if transposed else ConvOp, x, weight, bias, **options)
     return g.reshape(y, shape(y)[1:]) if single else y
+
+
+def convolution_backward(
+    g: Emitter,
+    n: Node,
+    dy: Value,
+    x: Value,
+    weight: Value,
+    bias_sizes: Any,
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+    transposed: bool,
+    output_padding: Sequence[int],
+    groups: int,
+    wanted: Sequence[bool],
+) -> list[Value | None]:
+    """The gradients of operand, weights and bias: those of the card."""
+    options = _windows(rank(weight) - 2, stride, padding, dilation, transposed, output_padding, groups)
+    kind: Any = ConvTransposeOp if transposed else ConvOp
+    made = kind(g.value(x), g.value(weight), None, **options)
+    given = made.gradient([g.value(dy)], g.builder)
+    made.drop_all_references()
+    axes = (0, *range(2, rank(dy)))
+    bias = g(ReduceSumOp, dy, axes=axes, keepdims=False) if wanted[2] else None
+    return [given[0] if wanted[0] else None, given[1] if wanted[1] else None, bias]
+
+
+def trilinear(
+    g: Emitter, n: Node, a: Value, b: Value, c: Value, *more: Any
+) -> Value:
+    """Products of three tensors with axes of size 1 put in, summed over some axes."""
+    *lacking, summed = more[:4]
+    wide = [_with_axes(g, x, axes) for x, axes in zip((a, b, c), lacking, strict=True)]
+    return g(ReduceSumOp, g(MulOp, g(MulOp, wide[0], wide[1]), wide[2]), axes=tuple(sorted(summed)), keepdims=False)
+
+
+def _with_axes(g: Emitter, x: Value, axes: Sequence[int]) -> Value:
+    rest = iter(shape(x))
+    return g.reshape(x, [1 if i in axes else next(rest) for i in range(rank(x) + len(axes))])
 
 
 def linear(g: Emitter, n: Node, x: Value, weight: Value, bias: Value | None = None) -> Value:
@@ -196,7 +242,9 @@ RULES: dict[str, Rule] = {
     "addmm": addmm,
     "baddbmm": addmm,
     "bmm": multiplied,
+    "_trilinear": trilinear,
     "convolution": convolution,
+    "convolution_backward": convolution_backward,
     "dot": multiplied,
     "linear": linear,
     "log_softmax.int": softmax(LogSoftmaxOp),

@@ -9,15 +9,18 @@ from typing import Any
 import numpy as np
 
 from glow_dialects.core.extent import is_open
+from glow_dialects.core.graph_op import GraphOp
 from glow_dialects.ops.arithmetic import ModOp, MulOp
 from glow_dialects.ops.avg_pool import AvgPoolOp
 from glow_dialects.ops.max_pool import MaxPoolOp, MaxPoolWithArgmaxOp
 from glow_dialects.ops.pad import PadOp
-from glow_dialects.ops.reduce import ReduceMeanOp
+from glow_dialects.ops.reduce import ReduceMaxOp, ReduceMeanOp
 from glow_frontends.onnx.emitter import Emitter
+from glow_frontends.onnx.errors import RuleError
+from glow_frontends.onnx.rules.shape import cut, join
 from glow_frontends.onnx.rules.windows import Window, ceil_padding
 from glow_frontends.onnx.values import Value, rank, shape
-from glow_frontends.torch.node import Decomposed, Node
+from glow_frontends.torch.node import Node
 from glow_frontends.torch.rules.nn import per_axis
 
 Rule = Callable[..., Any]
@@ -123,13 +126,28 @@ def _padded(g: Emitter, x: Value, pads: Sequence[int]) -> Value:
     return g(PadOp, x, pads=(0, 0, *pads[:half], 0, 0, *pads[half:]), mode="constant", value=0.0)
 
 
-def _even(x: Value, size: Sequence[Any]) -> tuple[int, ...]:
-    """The kernel of a pool to a size that divides the axes; Decomposed for another."""
+def _even(x: Value, size: Sequence[Any]) -> tuple[int, ...] | None:
+    """The kernel of a pool to a size that divides the axes; None for another."""
     sizes = shape(x)[-len(size) :]
     wanted = [s if t is None else t for s, t in zip(sizes, size, strict=True)]
     if any(not t or s % t != 0 for s, t in zip(sizes, wanted, strict=True)):
-        raise Decomposed("windows of different sizes")
+        return None
     return tuple(s // t for s, t in zip(sizes, wanted, strict=True))
+
+
+def _uneven(g: Emitter, x: Value, size: Sequence[Any], kind: type[GraphOp]) -> Value:
+    """Reductions of windows of different sizes, axis by axis; a mean of means is one as windows are whole."""
+    for place, wanted in enumerate(size):
+        axis = rank(x) - len(size) + place
+        count = int(shape(x)[axis])
+        parts: list[Value] = []
+        wanted = count if wanted is None else wanted
+        for i in range(wanted):
+            begin, end = [0] * rank(x), list(shape(x))
+            begin[axis], end[axis] = i * count // wanted, -(-((i + 1) * count) // wanted)
+            parts.append(g(kind, cut(g, x, begin, end), axes=(axis,), keepdims=True))
+        x = join(g, parts, axis)
+    return x
 
 
 def adaptive_avg_pool(count: int) -> Rule:
@@ -139,7 +157,10 @@ def adaptive_avg_pool(count: int) -> Rule:
         size = per_axis(size, count)
         if all(isinstance(s, int) and s == 1 for s in size):
             return g(ReduceMeanOp, x, axes=tuple(range(rank(x) - count, rank(x))), keepdims=True)
-        return avg_pool(count)(g, n, x, _even(x, size))
+        kernel = _even(x, size)
+        if kernel is None:
+            return _uneven(g, x, size, ReduceMeanOp)
+        return avg_pool(count)(g, n, x, kernel)
 
     return rule
 
@@ -148,7 +169,12 @@ def adaptive_max_pool(count: int) -> Rule:
     """The largest of as many windows as wanted, and where they are."""
 
     def rule(g: Emitter, n: Node, x: Value, size: Any) -> Any:
-        return max_pool(count, True)(g, n, x, _even(x, per_axis(size, count)))
+        kernel = _even(x, per_axis(size, count))
+        if kernel is None and not n.wants(1):
+            return [_uneven(g, x, per_axis(size, count), ReduceMaxOp), None]
+        if kernel is None:
+            raise RuleError("places of the largest in windows of different sizes")
+        return max_pool(count, True)(g, n, x, kernel)
 
     return rule
 

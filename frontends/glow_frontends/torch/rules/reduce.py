@@ -11,6 +11,7 @@ import numpy as np
 from glow_dialects.core.graph_op import GraphOp
 from glow_dialects.ops.arg_reduce import ArgMaxOp, ArgMinOp
 from glow_dialects.ops.arithmetic import DivOp, MulOp, SubOp
+from glow_dialects.ops.compare import CmpLeOp, CmpLtOp
 from glow_dialects.ops.cumprod import CumprodOp
 from glow_dialects.ops.cumsum import CumsumOp
 from glow_dialects.ops.reduce import (
@@ -27,8 +28,9 @@ from glow_frontends.onnx.emitter import Emitter
 from glow_frontends.onnx.rules.cast import cast_to
 from glow_frontends.onnx.rules.reduce import reduce
 from glow_frontends.onnx.rules.rule import axes_of, axis_of
+from glow_frontends.onnx.rules.shape import cut
 from glow_frontends.onnx.values import Value, dtype_of_value, rank, shape
-from glow_frontends.torch.node import Node, operand
+from glow_frontends.torch.node import Decomposed, Node, operand
 
 INT64, BOOL = np.dtype(np.int64), np.dtype(bool)
 Rule = Callable[..., Any]
@@ -180,6 +182,41 @@ def stable_sort(g: Emitter, n: Node, x: Value, stable: Any, dim: int = -1, desce
     return sort(g, n, x, dim, descending)
 
 
+def _nth(g: Emitter, x: Value, place: int, dim: int, keepdim: bool) -> list[Value]:
+    """The element of each row that is at a place when they are sorted, and where it is."""
+    if rank(x) == 0:
+        return [x, np.zeros((), np.int64)]
+    axis = axis_of(dim, rank(x))
+    begin, end = [0] * rank(x), list(shape(x))
+    begin[axis], end[axis] = place, place + 1
+    parts = [cut(g, v, begin, end) for v in _ranked(g, x, shape(x)[axis], axis, False)]
+    return parts if keepdim else [g.reshape(v, (*end[:axis], *end[axis + 1 :])) for v in parts]
+
+
+def nth(g: Emitter, n: Node, x: Value, k: int, dim: int = -1, keepdim: bool = False) -> list[Value]:
+    """kthvalue: the k-th smallest."""
+    return _nth(g, x, k - 1, dim, keepdim)
+
+
+def bucketize(g: Emitter, n: Node, x: Any, edges: Value, int32: bool = False, right: bool = False) -> Value:
+    """How many of some rising numbers lie below each element."""
+    if rank(edges) != 1:
+        raise Decomposed("edges of several axes")
+    kind = np.dtype(np.float64)  # in which all of both types are, but for large whole numbers
+    x = operand(g, x, kind)
+    below = g(CmpLeOp if right else CmpLtOp, cast_to(g, edges, kind), g.reshape(x, (*shape(x), 1)))
+    return reduce(g, ReduceSumOp, cast_to(g, below, n.dtype), (rank(x),), False)
+
+
+def searchsorted(
+    g: Emitter, n: Node, edges: Value, x: Any, int32: bool = False, right: bool = False, side: Any = None, order: Any = None
+) -> Value:
+    """The same, edges first."""
+    if order is not None:
+        raise Decomposed("edges in an order of their own")
+    return bucketize(g, n, x, edges, int32, right or side == "right")
+
+
 RULES: dict[str, Rule] = {
     "all": truth(ReduceMinOp),
     "amax": reduction(ReduceMaxOp),
@@ -192,12 +229,15 @@ RULES: dict[str, Rule] = {
     "logsumexp": log_sum_exp,
     "max.default": total(ReduceMaxOp),
     "max.dim": extreme(ReduceMaxOp, ArgMaxOp),
+    "bucketize": bucketize,
+    "kthvalue": nth,
     "mean": reduction(ReduceMeanOp),
     "mean.default": total(ReduceMeanOp),
     "min.default": total(ReduceMinOp),
     "min.dim": extreme(ReduceMinOp, ArgMinOp),
     "prod.default": total(ReduceProdOp),
     "prod.dim_int": reduction(ReduceProdOp),
+    "searchsorted": searchsorted,
     "sort": sort,
     "sort.stable": stable_sort,
     "std.correction": variance(root=True),
