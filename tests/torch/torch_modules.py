@@ -13,8 +13,14 @@ from torch import nn
 class Residual(nn.Module):
     def __init__(self, channels: int) -> None:
         super().__init__()
-        self.conv1, self.bn1 = nn.Conv2d(channels, channels, 3, padding=1, bias=False), nn.BatchNorm2d(channels)
-        self.conv2, self.bn2 = nn.Conv2d(channels, channels, 3, padding=1, bias=False), nn.BatchNorm2d(channels)
+        self.conv1, self.bn1 = (
+            nn.Conv2d(channels, channels, 3, padding=1, bias=False),
+            nn.BatchNorm2d(channels),
+        )
+        self.conv2, self.bn2 = (
+            nn.Conv2d(channels, channels, 3, padding=1, bias=False),
+            nn.BatchNorm2d(channels),
+        )
 
     def forward(self, x: Any) -> Any:
         y = F.relu(self.bn1(self.conv1(x)))
@@ -107,9 +113,16 @@ class Quantiser(nn.Module):
     def forward(self, x: Any) -> Any:
         z = self.encode(x).permute(0, 2, 3, 1)
         flat = z.reshape(-1, 4)
-        distance = flat.pow(2).sum(1, keepdim=True) - 2 * flat @ self.codes.weight.t() + self.codes.weight.pow(2).sum(1)
+        distance = (
+            flat.pow(2).sum(1, keepdim=True)
+            - 2 * flat @ self.codes.weight.t()
+            + self.codes.weight.pow(2).sum(1)
+        )
         codes = distance.argmin(1)
-        return {"image": self.decode(self.codes(codes).view(z.shape).permute(0, 3, 1, 2)).tanh(), "codes": codes}
+        return {
+            "image": self.decode(self.codes(codes).view(z.shape).permute(0, 3, 1, 2)).tanh(),
+            "codes": codes,
+        }
 
 
 class Rotary(nn.Module):
@@ -211,7 +224,11 @@ CASES: dict[str, Case] = {
         ({1: torch.export.Dim.DYNAMIC},),
     ),
     "gru": (lambda: Recurrent(nn.GRU, batch_first=True), lambda: (torch.randn(3, 6, 5),), (_N,)),
-    "rnn": (lambda: Recurrent(nn.RNN, nonlinearity="relu", bias=False), lambda: (torch.randn(6, 3, 5),), None),
+    "rnn": (
+        lambda: Recurrent(nn.RNN, nonlinearity="relu", bias=False),
+        lambda: (torch.randn(6, 3, 5),),
+        None,
+    ),
     "graphs": (Graphs, lambda: (torch.randn(6, 5), _EDGES), (_N, {1: torch.export.Dim.DYNAMIC})),
     "capsules": (Capsules, lambda: (torch.randn(2, 6, 5),), (_N,)),
     "scan": (Scan, lambda: (torch.randn(2, 9, 6),), (_N,)),

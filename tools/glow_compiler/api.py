@@ -24,18 +24,17 @@ if TYPE_CHECKING:
 
     from glow_runtime.pipelines import Pipeline
 
-Model = "str | Path | bytes | onnx.ModelProto | ModuleOp | GraphBuilder"
 Shapes = Mapping[str, Sequence[int] | int]
 
 
 def load(model: Any, shapes: Shapes | None = None) -> ModuleOp:
-    """The graph-level module of a model: an .onnx, .pt2 or .mlir path, a ModelProto or its bytes, a program of
-    torch.export, a builder or a module.
+    """The graph-level module of a model: an .onnx, .pt2 or .mlir path, a ModelProto or its bytes, a program
+    of torch.export, a builder or a module.
 
     A pair of paths is a Caffe2 net: init net, predict net; `shapes` gives the shape of every input.
     Otherwise `shapes` binds symbolic dimensions (input name -> shape, or the dimension's name -> size); the
     others stay open.
-    Raises ImportProblems with every problem of an ONNX model or exported program, ShapeError for shapes that are wrong.
+    Raises ImportProblems with every problem of an ONNX model or exported program, ShapeError for wrong shapes.
     """
     from glow_compiler.notebook import show_modules
 
@@ -112,11 +111,11 @@ def compile(
 ) -> Executable:
     """Compile a model for a backend, which is named (with its `options`) or given.
 
-    `model`: a path, an onnx.ModelProto or its bytes, a PyTorch module or a program of torch.export, a module or
-    a GraphBuilder; files of `Executable.save` (.glow) are loaded. A PyTorch module is exported as it is, in
-    training or evaluation: `example_inputs` are what it is called with, a tuple (a dict of arguments by name, one
-    tensor), here or in place of `backend`; `dynamic_shapes` says which sizes stay open, as torch.export has it.
-    `threads="auto"` is one for each core that the process may use.
+    `model`: a path, an onnx.ModelProto or its bytes, a PyTorch module or a program of torch.export, a module
+    or a GraphBuilder; files of `Executable.save` (.glow) are loaded. A PyTorch module is exported as it is, in
+    training or evaluation: `example_inputs` are what it is called with, a tuple (a dict of arguments by name,
+    one tensor), as such or in place of `backend`; `dynamic_shapes` says which sizes stay open, as torch.export
+    has it. `threads="auto"` is one for each core that the process may use.
     `shapes` binds symbolic dimensions: one dict, {"x": (1, 3, 224, 224)} or {"N": 1}, fixes them, a list of
     dicts of shapes compiles each beforehand and leaves others to be compiled when first met. Without it the
     first shapes get a program of their own, and one for any size serves those that differ. `specialize`:
@@ -148,7 +147,9 @@ def compile(
     if is_torch(model):
         model = TorchModel(model, example_inputs, dynamic_shapes)
     elif example_inputs is not None or dynamic_shapes is not None:
-        raise TypeError("example_inputs and dynamic_shapes say how a PyTorch module is exported; others give shapes=")
+        raise TypeError(
+            "example_inputs and dynamic_shapes say how a PyTorch module is exported; others give shapes="
+        )
     if is_saved(model):
         if states is not None:
             raise UnsupportedError(f"{model} is compiled already, with the states that it has")

@@ -28,7 +28,9 @@ from glow_runtime.executable import Executable
 KEPT = 4
 
 
-def glow(graph: Any, example_inputs: Sequence[Any], *, options: dict[str, Any] | None = None, **_: Any) -> Any:
+def glow(
+    graph: Any, example_inputs: Sequence[Any], *, options: dict[str, Any] | None = None, **_: Any
+) -> Any:
     """The backend, for `torch.compile`; `options` are those of glow.compile, and `freeze`.
 
     `freeze` (the default) makes parameters constants where nothing needs gradients: changes of them in place
@@ -61,6 +63,9 @@ class _Graph:
         self._whole = [not hasattr(getattr(r, "meta", {}).get("val"), "shape") for r in results]
         self._frozen = _parameters(inputs) if freeze else []
         self._ranges = _ranges(inputs)
+        self._metas = [node.meta.get("val") for node in nodes if node.op == "placeholder"]
+        #: Whether programs are for one set of sizes.
+        self._sizes = False
         self._programs: OrderedDict[Any, tuple[Executable, list[Any]]] = OrderedDict()
         self._eager = False
 
@@ -83,23 +88,47 @@ class _Graph:
         return results
 
     def _program(self, values: Sequence[Any]) -> Executable:
-        """The program with these parameters."""
+        """The program with these parameters; for sizes of now where one for all sizes cannot be."""
         own = [values[i] for i in self._frozen]
-        key = tuple((id(p), p._version, p.data_ptr()) for p in own)
+        key: Any = tuple((id(p), p._version, p.data_ptr()) for p in own)
+        if self._sizes:
+            known = self._numbers(values)
+            key = key, tuple(known.items())
         if key not in self._programs:
-            inputs = [Input(name) for name in self._names]
-            for place, value in zip(self._frozen, own, strict=True):
-                inputs[place] = Input(self._names[place], "constant", value)
-            outputs = [None if n is None else Output(f"result_{i}") for i, n in enumerate(self._results)]
-            module = import_graph(self._graph, inputs, outputs, "the graph", self._ranges)
-            self._programs[key] = compile(module, **self._options), own  # which live as long as their ids count
+            try:
+                net = self._compiled(values, self._numbers(values) if self._sizes else {})
+            except (ImportProblems, OpenSizes):
+                known = self._numbers(values)
+                if self._sizes or not known:
+                    raise
+                self._sizes = True
+                return self._program(values)
+            self._programs[key] = net, own  # which live as long as their ids count
             if len(self._programs) > KEPT:
                 self._programs.popitem(last=False)
         return self._programs[key][0]
 
+    def _compiled(self, values: Sequence[Any], known: dict[str, int]) -> Executable:
+        inputs = [Input(name) for name in self._names]
+        for place in self._frozen:
+            inputs[place] = Input(self._names[place], "constant", values[place])
+        outputs = [None if n is None else Output(f"result_{i}") for i, n in enumerate(self._results)]
+        module = import_graph(self._graph, inputs, outputs, "the graph", self._ranges, known=known)
+        return compile(module, **self._options)
+
+    def _numbers(self, values: Sequence[Any]) -> dict[str, int]:
+        """What the symbols of sizes stand for in a call."""
+        found: dict[str, int] = {}
+        for meta, value in zip(self._metas, values, strict=True):
+            sizes = zip(meta.shape, value.shape, strict=True) if hasattr(meta, "shape") else [(meta, value)]
+            for size, number in sizes:
+                if isinstance(size, torch.SymInt) and size.node.expr.is_Symbol:
+                    found[str(size.node.expr)] = int(number)
+        return found
+
 
 def _parameters(inputs: Sequence[Any]) -> list[int]:
-    """Which inputs are parameters and buffers, as AOTAutograd tells; tensors of inference mode change unseen."""
+    """Which inputs are parameters and buffers, as AOTAutograd tells; those of inference mode change unseen."""
     context = TracingContext.try_get()
     metadata = getattr(context, "fw_metadata", None)
     places = list(getattr(metadata, "static_input_indices", None) or ())

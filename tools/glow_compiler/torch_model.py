@@ -82,7 +82,9 @@ class TorchModel:
             )
         else:
             self.program = exported(model, example_inputs, dynamic_shapes)
-        self.name = model if isinstance(model, str | Path) else type(model).__name__ if _is_module(model) else ""
+        self.name = (
+            model if isinstance(model, str | Path) else type(model).__name__ if _is_module(model) else ""
+        )
 
     def module(self, shapes: Any = None) -> ModuleOp:
         """The graph, with the sizes that `shapes` binds; as `glow.load` gives it."""
@@ -150,7 +152,9 @@ def _read(path: Path) -> Any:
     try:
         import torch  # pyright: ignore[reportMissingImports]
     except ImportError:
-        raise GlowError(f"{path} is a program of PyTorch, which is not installed: pip install torch") from None
+        raise GlowError(
+            f"{path} is a program of PyTorch, which is not installed: pip install torch"
+        ) from None
     if not path.exists():
         raise GlowError(f"{path}: there is no such file")
     try:
@@ -179,8 +183,8 @@ def bind(module: ModuleOp, shapes: Mapping[str, Any]) -> None:
 
 
 class TorchExecutable(Executable):
-    """A compiled PyTorch program. `run` is by name; a call is one of the module: the same arguments, and results
-    of the same structure, tensors for tensors and arrays for arrays."""
+    """A compiled PyTorch program. `run` is by name; a call is one of the module: the same arguments, and
+    results of the same structure, tensors for tensors and arrays for arrays."""
 
     def __init__(self, source: ModulePrograms, called: Signature, specialize: Specialize | None) -> None:
         super().__init__(source, specialize=specialize)
@@ -189,7 +193,7 @@ class TorchExecutable(Executable):
     def __call__(self, *inputs: Any, **named: Any) -> Any:
         """The module's results for arguments of the structure that it was exported with.
 
-        Inputs in a row, or by the names of `inputs`, are taken as well; results are tensors where an input is.
+        Inputs in a row, or by the names of `inputs`, are taken as well; results are tensors where one is.
         BindingError for other arguments.
         """
         flat = self._flat(inputs, named)
@@ -224,13 +228,15 @@ class TorchExecutable(Executable):
             names = [n for n, _ in self._called.inputs if n is not None]
             in_row = dict(zip(names, inputs, strict=False))
             if len(inputs) + len(named) != len(names) or set(names) != {*in_row, *named}:
-                raise BindingError(f"{len(inputs)} inputs and {sorted(named)} given, expected {', '.join(names)}")
+                raise BindingError(
+                    f"{len(inputs)} inputs and {sorted(named)} given, expected {', '.join(names)}"
+                )
             values = {**in_row, **named}
             return [known if n is None else values[n] for n, known in self._called.inputs]
         for place, ((name, known), value) in enumerate(zip(self._called.inputs, flat, strict=True)):
             if name is None and value != known:
                 raise BindingError(
-                    f"argument {place} is {value!r}; the program was exported for {known!r}, which it has in it"
+                    f"argument {place} is {value!r}; the program was exported for {known!r}, which is in it"
                 )
         return flat
 

@@ -63,12 +63,13 @@ def decomposed(overload: Any, operands: Sequence[Any]) -> Any:
         return None
     chosen = list(leaves(operands))
     names = [a.name for a in overload._schema.arguments]
-    keyword = {a.name for a in overload._schema.arguments if a.kwarg_only}
+    keyword = {a.name: a.default_value for a in overload._schema.arguments if a.kwarg_only}
 
     def call(*values: Any) -> Any:
         given = _replaced(operands, iter(values))
         pairs = list(zip(names, given, strict=True))
-        return function(*(v for n, v in pairs if n not in keyword), **{n: v for n, v in pairs if n in keyword})
+        more = {n: v for n, v in pairs if n in keyword and v is not keyword[n]}
+        return function(*(v for n, v in pairs if n not in keyword), **more)
 
     modes = {id(m.fake_mode): m.fake_mode for m in chosen if hasattr(m, "fake_mode")}
     mode = next(iter(modes.values()), None)
@@ -80,11 +81,16 @@ def decomposed(overload: Any, operands: Sequence[Any]) -> Any:
             return make_fx(call)(*chosen)
         with mode, torch.no_grad():
             graph = make_fx(call)(*chosen)
-            if any(getattr(getattr(n.target, "_schema", None), "is_mutable", False) for n in graph.graph.nodes):
+            if any(map(_writes, graph.graph.nodes)):
                 graph = make_fx(torch.func.functionalize(call))(*chosen)
             return graph
     except Exception as error:  # of PyTorch's code, of any kind
         raise RuleError(f"its decomposition does not trace: {type(error).__name__}: {error}") from None
+
+
+def _writes(node: Any) -> bool:
+    """Whether a call changes an operand in place."""
+    return getattr(getattr(node.target, "_schema", None), "is_mutable", False)
 
 
 def _moved(tensor: Any) -> Any:

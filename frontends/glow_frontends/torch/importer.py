@@ -117,9 +117,15 @@ def import_graph(
     source: str = "graph",
     ranges: Mapping[Any, Any] | None = None,
     problems: Sequence[Problem] = (),
+    known: Mapping[str, int] | None = None,
 ) -> ModuleOp:
-    """The module of an `fx.GraphModule` of ATen operators, its placeholders and results being as told."""
-    importing = _Import(source, dict(ranges or {}), {o.name for o in outputs if o} | {i.name for i in inputs})
+    """The module of an `fx.GraphModule` of ATen operators, its placeholders and results being as told.
+
+    Sizes stay open that PyTorch has symbols for, but for those of `known`; `ranges` are their limits.
+    Raises ImportProblems with every problem of the graph, OpenSizes where it is not right for all sizes.
+    """
+    names = {o.name for o in outputs if o} | {i.name for i in inputs if i.kind in ("input", "state")}
+    importing = _Import(source, names, Sizes(ranges or {}, known or {}))
     importing.problems.extend(problems)
     return importing.whole(graph, inputs, outputs)
 
@@ -129,8 +135,8 @@ class _Import:
     """One import: the module under construction, its sizes, and the problems so far."""
 
     source: str
-    ranges: dict[Any, Any]
     reserved: set[str]
+    sizes: Sizes
     problems: list[Problem] = field(default_factory=list[Problem])
 
     def __post_init__(self) -> None:
@@ -138,7 +144,6 @@ class _Import:
         self.module = ModuleOp([self.function])
         self.module.location = node_location(self.source)
         self.g = Emitter(self.module, self.function, {"main", *self.reserved})
-        self.sizes = Sizes(self.ranges)
         self.g.open_sizes = self.sizes.symbols.conditions
         self.states: dict[str, PlaceholderOp] = {}
 
@@ -284,7 +289,9 @@ class _Import:
             raise RuleError("no rule for this operator")
         operands = _operands(node)
         if blocked:
-            if find_rule(name) is None and not decomposes(node.target):  # what is not known either is said at once
+            if find_rule(name) is None and not decomposes(
+                node.target
+            ):  # what is not known either is said at once
                 raise RuleError("no rule for this operator")
             raise _Nested
         values = [_mapped(o, value_of) for o in operands]
@@ -379,7 +386,9 @@ def place_of(node: Any) -> str:
     """Where a call stands in the model's source: its module, file and line."""
     stack = [path for path, _ in (node.meta.get("nn_module_stack") or {}).values()]
     module = f"in module '{stack[-1]}'" if stack and stack[-1] and not stack[-1].startswith("_empty") else ""
-    frames = re.findall(r'File "([^"]+)", line (\d+), in \w+\n\s*([^\n]*)', node.meta.get("stack_trace") or "")
+    frames = re.findall(
+        r'File "([^"]+)", line (\d+), in \w+\n\s*([^\n]*)', node.meta.get("stack_trace") or ""
+    )
     line = f"{frames[-1][0]}:{frames[-1][1]}: {frames[-1][2].strip()}" if frames else ""
     return ", ".join(part for part in (module, line) if part)
 

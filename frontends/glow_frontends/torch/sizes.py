@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import reduce
 from math import inf, prod
 from operator import add
@@ -23,12 +23,15 @@ REAL = np.dtype(np.float64)
 
 
 class Sizes:
-    """The symbols of one graph by PyTorch's names; `ranges` are their limits, by SymPy's symbol."""
+    """The symbols of one graph by PyTorch's names; `ranges` are their limits, by SymPy's symbol.
 
-    def __init__(self, ranges: dict[Any, Any] | None = None) -> None:
+    Those of `known` are numbers.
+    """
+
+    def __init__(self, ranges: Mapping[Any, Any], known: Mapping[str, int]) -> None:
         self.symbols = Symbols()
-        self._ranges = {str(symbol): limits for symbol, limits in (ranges or {}).items()}
-        self._made: dict[str, int] = {}
+        self._ranges = {str(symbol): limits for symbol, limits in ranges.items()}
+        self._made: dict[str, int] = dict(known)
 
     def size(self, value: Any) -> int:
         """A size of a shape: a number, or a SymInt; RuleError for one that data decide."""

@@ -1,4 +1,4 @@
-"""Rules of ATen operators: each in terms of cards, by the operator's name and, where they differ, its overload.
+"""Rules of ATen operators: each in terms of cards, by the operator's name, and its overload where they differ.
 
 A rule takes the emitter, the node, and the operands in the order of the operator's schema: arrays and values
 of the graph for tensors, numbers and sizes as they are. It refuses by RuleError what it does not do, and
@@ -20,7 +20,9 @@ MODULES = "elementwise create shape indexing reduce nn norm pool resample recurr
 @cache
 def rules() -> dict[str, Rule]:
     """All rules by name, such as `add` or `max.dim`."""
-    return {n: r for module in MODULES.split() for n, r in import_module(f"{__name__}.{module}").RULES.items()}
+    return {
+        n: r for module in MODULES.split() for n, r in import_module(f"{__name__}.{module}").RULES.items()
+    }
 
 
 def find_rule(name: str) -> Rule | None:

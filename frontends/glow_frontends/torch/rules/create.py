@@ -88,8 +88,7 @@ def arange(g: Emitter, n: Node, *operands: Any) -> Value:
     if n.dtype.kind in "iu" and all(isinstance(v, int) for v in (start, end, step)):
         return np.arange(start, end, step, np.int64).astype(n.dtype)
     length = int(np.ceil((end - start) / step))
-    wide = np.dtype(np.float64) if n.dtype.kind in "f" and n.dtype.itemsize == 8 else np.dtype(np.float64)
-    return (start + np.arange(length, dtype=wide) * step).astype(n.dtype)
+    return (start + np.arange(length, dtype=np.float64) * step).astype(n.dtype)
 
 
 def triangle(upper: bool) -> Rule:
@@ -119,6 +118,12 @@ def random(g: Emitter, n: Node, *_: Any) -> Value:
     raise RuleError(f"{n.op} draws random numbers, which no compiled graph does; give them as an input")
 
 
+#: What draws random numbers.
+RANDOM = (
+    "bernoulli exponential multinomial normal poisson rand rand_like randint randint_like randn randn_like "
+    "randperm uniform"
+)
+
 RULES: dict[str, Rule] = {
     "arange": arange,
     "empty": of_size(0),
@@ -141,11 +146,5 @@ RULES: dict[str, Rule] = {
     "triu": triangle(True),
     "zeros": of_size(0),
     "zeros_like": like(0),
-    **{
-        name: random
-        for name in (
-            "bernoulli multinomial normal poisson rand rand_like randint randint_like randn randn_like "
-            "randperm uniform"
-        ).split()
-    },
+    **{name: random for name in RANDOM.split()},
 }

@@ -24,6 +24,7 @@ from glow_frontends.onnx.rules.rule import axis_of
 from glow_frontends.onnx.rules.shape import broadcast, cut, join
 from glow_frontends.onnx.values import Value, dtype_of_value, rank, shape
 from glow_frontends.torch.node import Node, operand
+from glow_frontends.torch.rules.shape import bound, diagonal_places
 
 Rule = Callable[..., Any]
 INT64, BOOL = np.dtype(np.int64), np.dtype(bool)
@@ -119,7 +120,14 @@ def scatter_add(g: Emitter, n: Node, x: Value, dim: int, indices: Value, new: Va
 
 
 def scatter_reduce(
-    g: Emitter, n: Node, x: Value, dim: int, indices: Value, new: Value, reduce: str, include_self: bool = True
+    g: Emitter,
+    n: Node,
+    x: Value,
+    dim: int,
+    indices: Value,
+    new: Value,
+    reduce: str,
+    include_self: bool = True,
 ) -> Value:
     """Elements joined with those there, or only with each other."""
     kind = n.dtype
@@ -140,7 +148,14 @@ def scatter_reduce(
 
 
 def index_reduce(
-    g: Emitter, n: Node, x: Value, dim: int, indices: Value, new: Value, reduce: str, include_self: bool = True
+    g: Emitter,
+    n: Node,
+    x: Value,
+    dim: int,
+    indices: Value,
+    new: Value,
+    reduce: str,
+    include_self: bool = True,
 ) -> Value:
     """Slices joined with those there, or only with each other."""
     axis = axis_of(dim, max(1, rank(x)))
@@ -180,7 +195,12 @@ def _slices(g: Emitter, n: Node, x: Value, dim: int, indices: Value, new: Value,
     order = [axis, *(i for i in range(rank(x)) if i != axis)]
     rows, checked = places(g, n, g.reshape(indices, (count, 1)), shape(x)[axis])
     y = g(
-        ScatterNdOp, g.transpose(x, order), rows, g.transpose(new, order), reduction=reduction, checked=checked
+        ScatterNdOp,
+        g.transpose(x, order),
+        rows,
+        g.transpose(new, order),
+        reduction=reduction,
+        checked=checked,
     )
     return g.reshape(g.transpose(y, [order.index(i) for i in range(rank(x))]), dims)
 
@@ -245,7 +265,13 @@ def index(g: Emitter, n: Node, x: Value, indices: Sequence[Value | None]) -> Val
 
 
 def index_put(
-    g: Emitter, n: Node, x: Value, indices: Sequence[Value | None], new: Value, accumulate: bool = False, *_: Any
+    g: Emitter,
+    n: Node,
+    x: Value,
+    indices: Sequence[Value | None],
+    new: Value,
+    accumulate: bool = False,
+    *_: Any,
 ) -> Value:
     """x[i, :, j] = new, or += new."""
     first = next(i for i in indices if i is not None)
@@ -287,15 +313,17 @@ def slice_scatter(
     g: Emitter, n: Node, x: Value, new: Value, dim: int = 0, start: Any = None, end: Any = None, step: int = 1
 ) -> Value:
     """A slice of an axis replaced."""
-    from glow_frontends.torch.rules.shape import bound
-
     axis = axis_of(dim, rank(x))
     size = shape(x)[axis]
     first, last = bound(0 if start is None else start, size), bound(size if end is None else end, size)
     if step == 1:
         before = _span(x, axis, 0, first)
         after = _span(x, axis, first + shape(new)[axis], size)
-        return join(g, [_cut(g, x, before), broadcast(g, cast_to(g, new, n.dtype), shape(new)), _cut(g, x, after)], axis)
+        return join(
+            g,
+            [_cut(g, x, before), broadcast(g, cast_to(g, new, n.dtype), shape(new)), _cut(g, x, after)],
+            axis,
+        )
     if is_open((first, last)):
         raise RuleError("a slice of open bounds and steps is written")
     rows = np.arange(first, last, step).astype(np.int64)
@@ -320,6 +348,23 @@ def select_scatter(g: Emitter, n: Node, x: Value, new: Value, dim: int, place: A
     return slice_scatter(g, n, x, wide, axis, first, first + 1)
 
 
+def diagonal_scatter(
+    g: Emitter, n: Node, x: Value, new: Value, offset: int = 0, first: int = 0, second: int = 1
+) -> Value:
+    """The elements of a diagonal replaced."""
+    a, b = axis_of(first, rank(x)), axis_of(second, rank(x))
+    order = [*(i for i in range(rank(x)) if i not in (a, b)), a, b]
+    wide = g.transpose(x, order)
+    *lead, rows, columns = shape(wide)
+    if is_open((rows, columns)):
+        raise RuleError("the diagonal of open sizes is written")
+    flat = g.reshape(wide, (*lead, rows * columns))
+    y = _slices(
+        g, n, flat, len(lead), diagonal_places(rows, columns, offset), cast_to(g, new, n.dtype), "none"
+    )
+    return g.transpose(g.reshape(y, shape(wide)), [order.index(i) for i in range(rank(x))])
+
+
 def masked_fill(g: Emitter, n: Node, x: Value, mask: Value, value: Any) -> Value:
     """One value where a mask holds."""
     return g(SelectOp, cast_to(g, mask, BOOL), operand(g, value, n.dtype), cast_to(g, x, n.dtype))
@@ -333,6 +378,7 @@ def unknown_count(g: Emitter, n: Node, *_: Any) -> Value:
 RULES: dict[str, Rule] = {
     "_unsafe_index": index,
     "_unsafe_index_put": index_put,
+    "diagonal_scatter": diagonal_scatter,
     "embedding": embedding,
     "gather": gather,
     "index": index,
@@ -353,4 +399,3 @@ RULES: dict[str, Rule] = {
     "unique_consecutive": unknown_count,
     "unique_dim": unknown_count,
 }
-

@@ -98,13 +98,13 @@ def convolution_backward(
     return [given[0] if wanted[0] else None, given[1] if wanted[1] else None, bias]
 
 
-def trilinear(
-    g: Emitter, n: Node, a: Value, b: Value, c: Value, *more: Any
-) -> Value:
+def trilinear(g: Emitter, n: Node, a: Value, b: Value, c: Value, *more: Any) -> Value:
     """Products of three tensors with axes of size 1 put in, summed over some axes."""
     *lacking, summed = more[:4]
     wide = [_with_axes(g, x, axes) for x, axes in zip((a, b, c), lacking, strict=True)]
-    return g(ReduceSumOp, g(MulOp, g(MulOp, wide[0], wide[1]), wide[2]), axes=tuple(sorted(summed)), keepdims=False)
+    return g(
+        ReduceSumOp, g(MulOp, g(MulOp, wide[0], wide[1]), wide[2]), axes=tuple(sorted(summed)), keepdims=False
+    )
 
 
 def _with_axes(g: Emitter, x: Value, axes: Sequence[int]) -> Value:
@@ -137,7 +137,13 @@ def scaled(g: Emitter, x: Value, factor: Any) -> Value:
 
 def addmm(g: Emitter, n: Node, x: Value, a: Value, b: Value, beta: Any = 1, alpha: Any = 1) -> Value:
     """beta x + alpha a b."""
-    if beta == alpha == 1 and rank(x) == 1 and rank(b) == 2 and shape(x)[0] == shape(b)[1] and n.dtype.kind not in "iub":
+    if (
+        beta == alpha == 1
+        and rank(x) == 1
+        and rank(b) == 2
+        and shape(x)[0] == shape(b)[1]
+        and n.dtype.kind not in "iub"
+    ):
         return g(FullyConnectedOp, a, b, x)
     y = scaled(g, product(g, a, b), alpha)
     return y if beta == 0 else g(AddOp, y, scaled(g, x, beta))

@@ -120,7 +120,10 @@ def group_norm(
     if not (n.wants(1) or n.wants(2)):
         return [y, None, None]
     rows = g.reshape(x, (batch, groups, prod(shape(x)[1:]) // groups))
-    return [y, *(None if s is None else g.reshape(s, (batch, groups)) for s in _statistics(g, n, rows, [2], eps))]
+    return [
+        y,
+        *(None if s is None else g.reshape(s, (batch, groups)) for s in _statistics(g, n, rows, [2], eps)),
+    ]
 
 
 def instance_norm(

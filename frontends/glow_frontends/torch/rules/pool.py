@@ -100,7 +100,11 @@ def avg_pool(count: int) -> Rule:
         x = g.reshape(x, (1, *shape(x))) if single else x
         counted, pads, ends = count_include_pad, window.pads, window.extra
         if divisor is not None:  # every window counts as whole, then as the divisor says
-            x, pads, ends = _padded(g, x, (*window.pads[:count], *window.padded()[count:])), (0,) * 2 * count, ()
+            x, pads, ends = (
+                _padded(g, x, (*window.pads[:count], *window.padded()[count:])),
+                (0,) * 2 * count,
+                (),
+            )
             counted = False
         elif counted and (is_open(window.extra) or any(window.extra)):
             x, pads, counted = _padded(g, x, window.pads), (0,) * 2 * count, False

@@ -77,9 +77,7 @@ def _layer(
     initial: Sequence[Value],
 ) -> list[Value]:
     """One layer: all hidden states [steps, directions, batch, hidden], and the last states."""
-    stacked = [
-        join(g, [_gates(g, kind, part) for part in parts], 0) for parts in zip(*groups, strict=True)
-    ]
+    stacked = [join(g, [_gates(g, kind, part) for part in parts], 0) for parts in zip(*groups, strict=True)]
     bias = join(g, stacked[2:], 1) if len(stacked) > 2 else None
     options: dict[str, Any] = {
         "direction": "bidirectional" if len(groups) > 1 else "forward",

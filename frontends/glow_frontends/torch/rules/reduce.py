@@ -129,7 +129,9 @@ def spread(g: Emitter, x: Value, dim: Axes, correction: Any, keepdim: bool) -> t
 def variance(root: bool) -> Rule:
     """var and std."""
 
-    def rule(g: Emitter, n: Node, x: Value, dim: Axes = None, correction: Any = 1, keep: bool = False) -> Value:
+    def rule(
+        g: Emitter, n: Node, x: Value, dim: Axes = None, correction: Any = 1, keep: bool = False
+    ) -> Value:
         value, _ = spread(g, x, dim, correction, keep)
         return g(SqrtOp, value) if root else value
 
@@ -209,7 +211,14 @@ def bucketize(g: Emitter, n: Node, x: Any, edges: Value, int32: bool = False, ri
 
 
 def searchsorted(
-    g: Emitter, n: Node, edges: Value, x: Any, int32: bool = False, right: bool = False, side: Any = None, order: Any = None
+    g: Emitter,
+    n: Node,
+    edges: Value,
+    x: Any,
+    int32: bool = False,
+    right: bool = False,
+    side: Any = None,
+    order: Any = None,
 ) -> Value:
     """The same, edges first."""
     if order is not None:

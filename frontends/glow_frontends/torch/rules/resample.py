@@ -10,7 +10,7 @@ from glow_frontends.onnx.emitter import Emitter
 from glow_frontends.onnx.rules.resample import Ratio, ratio_of, sized
 from glow_frontends.onnx.rules.sampling import grid_sampled
 from glow_frontends.onnx.values import Value, shape
-from glow_frontends.torch.node import Node
+from glow_frontends.torch.node import Decomposed, Node
 
 Rule = Callable[..., Any]
 
@@ -56,6 +56,8 @@ def smooth(count: int, mode: str, antialias: bool = False) -> Rule:
 
     def rule(g: Emitter, n: Node, x: Value, size: Any, align_corners: bool, *factors: Any) -> Value:
         factors = _factors(factors, count)
+        if antialias and align_corners:
+            raise Decomposed("antialiased sampling between the corners")
         coordinates = "align_corners" if align_corners else "half_pixel"
         options: dict[str, Any] = {"mode": mode, "antialias": antialias}
         if mode == "cubic":

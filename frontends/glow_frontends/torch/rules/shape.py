@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from glow_dialects.core.extent import is_open
-from glow_dialects.core.types import tensor
+from glow_dialects.core.types import Array, tensor
 from glow_dialects.ops.depth_to_space import DepthToSpaceOp
 from glow_dialects.ops.expand import ExpandOp
 from glow_dialects.ops.flip import FlipOp
@@ -82,9 +82,7 @@ def squeeze(g: Emitter, n: Node, x: Value, dim: Any = None) -> Value:
 def expand(g: Emitter, n: Node, x: Value, size: Sequence[int], *_: Any) -> Value:
     """Broadcast; -1 keeps a size."""
     before = len(size) - rank(x)
-    dims = [
-        shape(x)[i - before] if isinstance(d, int) and d == -1 else d for i, d in enumerate(size)
-    ]
+    dims = [shape(x)[i - before] if isinstance(d, int) and d == -1 else d for i, d in enumerate(size)]
     if tuple(dims) == shape(x):
         return x
     if isinstance(x, np.ndarray) and not is_open(dims):
@@ -218,7 +216,9 @@ def padding(mode: str) -> Rule:
     return lambda g, n, x, pads: pad(g, n, x, pads, 0, mode)
 
 
-def any_pad(g: Emitter, n: Node, x: Value, pads: Sequence[int], mode: str = "constant", value: Any = None) -> Value:
+def any_pad(
+    g: Emitter, n: Node, x: Value, pads: Sequence[int], mode: str = "constant", value: Any = None
+) -> Value:
     """pad of a mode."""
     modes = {"constant": "constant", "reflect": "reflect", "replicate": "edge", "circular": "wrap"}
     return pad(g, n, x, pads, 0 if value is None else value, modes[mode])
@@ -239,9 +239,13 @@ def diagonal(g: Emitter, n: Node, x: Value, offset: int = 0, first: int = 0, sec
         raise Decomposed("the diagonal of open sizes")
     x = g.transpose(x, [*(i for i in range(rank(x)) if i not in (a, b)), a, b])
     lead = shape(x)[:-2]
-    count = max(0, min(rows + min(offset, 0), columns - max(offset, 0)))
-    places = (np.arange(count) + max(-offset, 0)) * columns + np.arange(count) + max(offset, 0)
-    return take(g, g.reshape(x, (*lead, rows * columns)), places.astype(np.int64), len(lead))
+    return take(g, g.reshape(x, (*lead, rows * columns)), diagonal_places(rows, columns, offset), len(lead))
+
+
+def diagonal_places(rows: int, columns: int, offset: int) -> Array:
+    """Where the elements of a diagonal are in a matrix whose rows lie in a row."""
+    count = np.arange(max(0, min(rows + min(offset, 0), columns - max(offset, 0))), dtype=np.int64)
+    return (count + max(-offset, 0)) * columns + count + max(offset, 0)
 
 
 def unfold(g: Emitter, n: Node, x: Value, dim: int, size: int, step: int) -> Value:
@@ -257,7 +261,9 @@ def unfold(g: Emitter, n: Node, x: Value, dim: int, size: int, step: int) -> Val
     return g.transpose(y, [*(i for i in range(rank(y)) if i != axis + 1), axis + 1])
 
 
-def as_strided(g: Emitter, n: Node, x: Value, size: Sequence[int], stride: Sequence[int], offset: Any = None) -> Value:
+def as_strided(
+    g: Emitter, n: Node, x: Value, size: Sequence[int], stride: Sequence[int], offset: Any = None
+) -> Value:
     """Elements at steps of the memory, which is the tensor's own where it is not a view."""
     known = n.metas[0]
     if is_open((*size, *stride, *shape(x))) or not known.is_contiguous() or known.storage_offset():
