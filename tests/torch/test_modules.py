@@ -60,10 +60,9 @@ def test_weights_keep_names_and_memory() -> None:
     graph = glow.load(torch.export.export(module, (torch.randn(1, 3, 32, 32),)))
     constants = {op.sym_name.data: op.array() for op in graph.ops if isinstance(op, ConstantOp)}
     own = dict(module.named_parameters())
-    assert {"0.weight", "4.conv1.weight", "8.weight"} <= set(constants) if "8.weight" in own else True
+    assert {"0.weight", "4.conv1.weight", "8.weight", "8.bias"} <= set(constants)
     assert np.shares_memory(constants["0.weight"], own["0.weight"].detach().numpy())
-    last = next(n for n in reversed(own) if n.endswith("weight"))
-    assert np.shares_memory(constants[last], own[last].detach().numpy())
+    assert np.shares_memory(constants["8.weight"], own["8.weight"].detach().numpy())
 
 
 def test_results_are_tensors_for_tensors_and_arrays_for_arrays() -> None:
@@ -75,7 +74,7 @@ def test_results_are_tensors_for_tensors_and_arrays_for_arrays() -> None:
 
     x, scale = torch.randn(2, 3), torch.tensor(2.0)
     program = torch.export.export(
-        Named(), (x,), {"scale": scale}, dynamic_shapes={"x": {0: D}, "scale": None, "flag": None}
+        Named(), (x,), {"scale": scale}, dynamic_shapes={"x": {0: D}, "scale": None}
     )
     net = glow.compile(program, backend="interpreter")
     assert [s.name for s in net.inputs] == ["x", "scale"]
@@ -139,7 +138,7 @@ def test_every_problem_is_told_at_once() -> None:
         glow.compile(Outer(), (torch.randn(3),))
     assert len(told.value.problems) == 3
     text = str(told.value)
-    assert "(aten.i0.default): no rule for this operator; in module 'inner'" in text or "i0" in text
+    assert "(aten.i0.default): no rule for this operator" in text and "in module 'inner'" in text
     assert "test_modules.py:" in text and "torch.special.i0(x)" in text
     assert "draws random numbers" in text
 

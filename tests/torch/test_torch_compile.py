@@ -18,7 +18,7 @@ close = torch.testing.assert_close
 
 @pytest.fixture(autouse=True)
 def _fresh() -> Any:
-    """What Dynamo has learnt in one test decides nothing in another; a graph that is not compiled is an error."""
+    """What Dynamo learns in a test decides nothing in another; a graph that is not compiled is an error."""
     torch._dynamo.reset()
     torch.manual_seed(0)
     with warnings.catch_warnings():

@@ -34,7 +34,8 @@ def load(model: Any, shapes: Shapes | None = None) -> ModuleOp:
     A pair of paths is a Caffe2 net: init net, predict net; `shapes` gives the shape of every input.
     Otherwise `shapes` binds symbolic dimensions (input name -> shape, or the dimension's name -> size); the
     others stay open.
-    Raises ImportProblems with every problem of an ONNX model or exported program, ShapeError for wrong shapes.
+    Raises ImportProblems with every problem of an ONNX model or exported program, ShapeError for
+    wrong shapes.
     """
     from glow_compiler.notebook import show_modules
 
@@ -111,9 +112,9 @@ def compile(
 ) -> Executable:
     """Compile a model for a backend, which is named (with its `options`) or given.
 
-    `model`: a path, an onnx.ModelProto or its bytes, a PyTorch module or a program of torch.export, a module
-    or a GraphBuilder; files of `Executable.save` (.glow) are loaded. A PyTorch module is exported as it is, in
-    training or evaluation: `example_inputs` are what it is called with, a tuple (a dict of arguments by name,
+    `model`: a path, an onnx.ModelProto or its bytes, a PyTorch module or program of torch.export, a module or
+    a GraphBuilder; files of `Executable.save` (.glow) are loaded. A PyTorch module is exported as it is, in
+    training or evaluation: `example_inputs` are what it is called with, a tuple (a dict of arguments, by name;
     one tensor), as such or in place of `backend`; `dynamic_shapes` says which sizes stay open, as torch.export
     has it. `threads="auto"` is one for each core that the process may use.
     `shapes` binds symbolic dimensions: one dict, {"x": (1, 3, 224, 224)} or {"N": 1}, fixes them, a list of

@@ -128,7 +128,7 @@ class _Graph:
 
 
 def _parameters(inputs: Sequence[Any]) -> list[int]:
-    """Which inputs are parameters and buffers, as AOTAutograd tells; those of inference mode change unseen."""
+    """Which inputs are parameters and buffers, as AOTAutograd tells, but for those of inference mode."""
     context = TracingContext.try_get()
     metadata = getattr(context, "fw_metadata", None)
     places = list(getattr(metadata, "static_input_indices", None) or ())

@@ -146,6 +146,8 @@ class _Import:
         self.g = Emitter(self.module, self.function, {"main", *self.reserved})
         self.g.open_sizes = self.sizes.symbols.conditions
         self.states: dict[str, PlaceholderOp] = {}
+        #: The call whose decomposition is imported.
+        self.around: Any = None
 
     # --- the module --------------------------------------------------------------------------
     def whole(self, graph: Any, inputs: Sequence[Input], outputs: Sequence[Output | None]) -> ModuleOp:
@@ -248,8 +250,6 @@ class _Import:
         outer = self.g.builder.location
         self.g.builder.location = node_location(node.name, _module_of(node, outer))
         try:
-            if blocked and node.target is operator.getitem:
-                return BLOCKED
             return self.call(node, value_of, blocked)
         except _Nested:
             return BLOCKED
@@ -259,8 +259,11 @@ class _Import:
             reason = internal(error, "the rule")
         finally:
             self.g.builder.location = outer
-        where = place_of(node)
-        self.problems.append(Problem(node.name, _op_name(node), 0, reason + (f"; {where}" if where else "")))
+        whole = self.around or node
+        if whole is not node:
+            reason += f" ({_op_name(node)}, of which PyTorch makes it)"
+        where = place_of(whole)
+        self.problems.append(Problem(whole.name, _op_name(whole), 0, reason + (f"; {where}" if where else "")))
         return BLOCKED
 
     def call(self, node: Any, value_of: Callable[[Any], Any], blocked: bool) -> Any:
@@ -269,12 +272,17 @@ class _Import:
         meta = node.meta.get("val")
         if IGNORED.fullmatch(name):
             return None
+        if blocked:
+            operator_of_tensors = hasattr(node.target, "_schema") and (
+                hasattr(meta, "shape") or isinstance(meta, list | tuple)
+            )
+            if operator_of_tensors and not (find_rule(name) or decomposes(node.target)):
+                raise RuleError("no rule for this operator")  # which is told although it would not be reached
+            raise _Nested
         if name in WRAPPERS:
             place = WRAPPERS[name]
             if name == "wrap_with_autocast" and node.args[2]:
                 raise RuleError("regions of autocast are not known here; convert the module with .to(dtype)")
-            if blocked:
-                raise _Nested
             inner, *values = _mapped(node.args[place:], value_of)
             return self.run(inner, values)
         if node.target is operator.getitem and not hasattr(node.args[0].meta.get("val"), "shape"):
@@ -288,12 +296,6 @@ class _Import:
         if node.op != "call_function" or not hasattr(node.target, "_schema"):
             raise RuleError("no rule for this operator")
         operands = _operands(node)
-        if blocked:
-            if find_rule(name) is None and not decomposes(
-                node.target
-            ):  # what is not known either is said at once
-                raise RuleError("no rule for this operator")
-            raise _Nested
         values = [_mapped(o, value_of) for o in operands]
         metas = [_mapped(o, lambda n: n.meta.get("val")) for o in operands]
         return self.apply(node, Node(node.name, name, metas, meta, _read(node)), values)
@@ -310,7 +312,11 @@ class _Import:
             if graph is None:
                 raise RuleError(str(error)) from None
             flat = [v for v, m in zip(_flat(values), _flat(n.metas), strict=True) if is_leaf(m)]
-            results = self.run(graph, flat)
+            outer, self.around = self.around, self.around or node
+            try:
+                results = self.run(graph, flat)
+            finally:
+                self.around = outer
             if any(result is BLOCKED for result in results):
                 raise _Nested from None
             made = results if isinstance(n.meta, list | tuple) else results[0]

@@ -1,4 +1,4 @@
-"""Rules of ATen operators: each in terms of cards, by the operator's name, and its overload where they differ.
+"""Rules of ATen operators: each in terms of cards, by the operator's name, and its overload where need be.
 
 A rule takes the emitter, the node, and the operands in the order of the operator's schema: arrays and values
 of the graph for tensors, numbers and sizes as they are. It refuses by RuleError what it does not do, and
