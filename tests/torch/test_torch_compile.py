@@ -56,6 +56,25 @@ def test_networks(name: str) -> None:
         close(compiled(*given), module(*given), rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("first", [False, True])
+def test_encoder_layers(first: bool) -> None:
+    """PyTorch's own operator of a layer, with padding and without."""
+    options = {"batch_first": True, "norm_first": first, "activation": "gelu" if first else "relu"}
+    layer = torch.nn.TransformerEncoderLayer(16, 4, 32, **options).eval()
+    module = torch.nn.TransformerEncoder(layer, 2, enable_nested_tensor=False).eval()
+    compiled = torch.compile(module, backend="glow")
+    x, padding = torch.randn(2, 5, 16), torch.tensor([[False] * 5, [False] * 3 + [True] * 2])
+    with torch.no_grad():
+        close(compiled(x), module(x), rtol=1e-5, atol=1e-5)
+        close(
+            compiled(x, src_key_padding_mask=padding),
+            module(x, src_key_padding_mask=padding),
+            rtol=1e-5,
+            atol=1e-5,
+        )
+
+
 def test_graph_breaks() -> None:
     """Python between graphs."""
 

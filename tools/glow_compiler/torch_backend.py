@@ -14,7 +14,7 @@ from typing import Any
 
 import torch  # pyright: ignore[reportMissingImports]
 from torch._dynamo.backends.common import aot_autograd  # pyright: ignore[reportMissingImports]
-from torch._functorch.aot_autograd import make_boxed_func  # pyright: ignore[reportMissingImports]
+from torch._functorch._aot_autograd.utils import make_boxed_func  # pyright: ignore[reportMissingImports]
 from torch._guards import TracingContext  # pyright: ignore[reportMissingImports]
 
 from glow_compiler.api import compile

@@ -122,6 +122,7 @@ def _place(argument: Any) -> tuple[str | None, Any]:
 def exported(module: Any, example_inputs: Any, dynamic_shapes: Any = None) -> Any:
     """A module as a program of torch.export; GlowError with what PyTorch says where it cannot be one."""
     import torch  # pyright: ignore[reportMissingImports]
+    from torch.utils import _pytree  # pyright: ignore[reportMissingImports]
 
     arguments: tuple[Any, ...] = ()
     named: dict[str, Any] = {}
@@ -130,7 +131,7 @@ def exported(module: Any, example_inputs: Any, dynamic_shapes: Any = None) -> An
     else:
         one = is_tensor(example_inputs) or isinstance(example_inputs, np.ndarray)
         arguments = (example_inputs,) if one else tuple(example_inputs)
-    arguments, named = torch.utils._pytree.tree_map(_tensor, (arguments, named))
+    arguments, named = _pytree.tree_map(_tensor, (arguments, named))
     try:
         with torch.no_grad():
             return torch.export.export(module, arguments, named, dynamic_shapes=dynamic_shapes)

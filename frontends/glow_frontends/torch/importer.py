@@ -263,7 +263,9 @@ class _Import:
         if whole is not node:
             reason += f" ({_op_name(node)}, of which PyTorch makes it)"
         where = place_of(whole)
-        self.problems.append(Problem(whole.name, _op_name(whole), 0, reason + (f"; {where}" if where else "")))
+        self.problems.append(
+            Problem(whole.name, _op_name(whole), 0, reason + (f"; {where}" if where else ""))
+        )
         return BLOCKED
 
     def call(self, node: Any, value_of: Callable[[Any], Any], blocked: bool) -> Any:

@@ -70,6 +70,9 @@ def fill(g: Emitter, n: Node, x: Value, value: Any) -> Value:
 
 def arange(g: Emitter, n: Node, *operands: Any) -> Value:
     """Numbers from a start to an end, by a step."""
+    start: Any
+    end: Any
+    step: Any
     count = {"default": 1, "start": 2, "start_step": 3}[n.op.rpartition(".")[2]]
     start, end, step = {1: (0, *operands[:1], 1), 2: (*operands[:2], 1), 3: operands[:3]}[count]
     if any(not isinstance(v, bool | int | float) for v in (start, end, step)) and is_open(

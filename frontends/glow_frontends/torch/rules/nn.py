@@ -193,7 +193,7 @@ def attended(
     scale: float | None,
     grouped: bool = False,
 ) -> tuple[Value, Value]:
-    """The result of attention, and the scores before their softmax."""
+    """The result of attention, and the scores before their softmax; `grouped` repeats heads that are too few."""
     if dropout:
         raise RuleError("dropout of attention draws random numbers; export the module after .eval()")
     if grouped:
@@ -236,7 +236,7 @@ def flash(
     scale: float | None = None,
 ) -> list[Value | None]:
     """The form of attention that PyTorch chooses for the CPU, with the logarithms of its sums."""
-    y, scores = attended(g, queries, keys, values, mask, dropout, causal, scale)
+    y, scores = attended(g, queries, keys, values, mask, dropout, causal, scale, grouped=True)
     sums = g(ReduceLogSumExpOp, scores, axes=(rank(scores) - 1,), keepdims=False) if n.wants(1) else None
     return [y, sums]
 

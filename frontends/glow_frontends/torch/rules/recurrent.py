@@ -17,7 +17,7 @@ from glow_frontends.torch.node import Decomposed, Node
 
 Rule = Callable[..., Any]
 #: Gates of the cards as places in PyTorch's weights.
-_GATES = {LstmOp: (0, 3, 1, 2), GruOp: (1, 0, 2), RnnOp: (0,)}
+_GATES: dict[type[GraphOp], tuple[int, ...]] = {LstmOp: (0, 3, 1, 2), GruOp: (1, 0, 2), RnnOp: (0,)}
 
 
 def recurrent(kind: type[GraphOp], activations: str) -> Rule:
@@ -29,7 +29,7 @@ def recurrent(kind: type[GraphOp], activations: str) -> Rule:
         x: Value,
         states: Any,
         weights: Sequence[Value],
-        has_biases: bool,
+        has_biases: Any,
         layers: int,
         dropout: float,
         train: bool,

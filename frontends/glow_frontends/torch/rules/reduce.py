@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from glow_dialects.core.extent import is_open
 from glow_dialects.core.graph_op import GraphOp
 from glow_dialects.ops.arg_reduce import ArgMaxOp, ArgMinOp
 from glow_dialects.ops.arithmetic import DivOp, MulOp, SubOp
@@ -113,7 +114,7 @@ def spread(g: Emitter, x: Value, dim: Axes, correction: Any, keepdim: bool) -> t
         variance = g(ReduceMeanOp, squares, axes=over, keepdims=keepdim) if over else squares
     else:
         count = prod([shape(x)[a] for a in over])
-        if isinstance(count, int):
+        if not is_open([count]):
             free = g.like(max(0, count - correction), x)
         elif isinstance(correction, int):
             free = operand(g, count - correction, dtype_of_value(x))

@@ -30,7 +30,7 @@ Rule = Callable[..., Any]
 def reshape(g: Emitter, n: Node, x: Value, size: Sequence[int]) -> Value:
     """view and its kin; one size may be -1."""
     dims = list(size)
-    unknown = [i for i, d in enumerate(dims) if isinstance(d, int) and d == -1]
+    unknown = [i for i, d in enumerate(dims) if not is_open([d]) and d == -1]
     if unknown:
         rest = prod([d for i, d in enumerate(dims) if i != unknown[0]])
         dims[unknown[0]] = prod(shape(x)) // rest if is_open([rest]) or rest else 0
@@ -82,7 +82,7 @@ def squeeze(g: Emitter, n: Node, x: Value, dim: Any = None) -> Value:
 def expand(g: Emitter, n: Node, x: Value, size: Sequence[int], *_: Any) -> Value:
     """Broadcast; -1 keeps a size."""
     before = len(size) - rank(x)
-    dims = [shape(x)[i - before] if isinstance(d, int) and d == -1 else d for i, d in enumerate(size)]
+    dims = [shape(x)[i - before] if not is_open([d]) and d == -1 else d for i, d in enumerate(size)]
     if tuple(dims) == shape(x):
         return x
     if isinstance(x, np.ndarray) and not is_open(dims):
@@ -125,9 +125,9 @@ def slice_(
 
 def bound(place: int, size: int) -> int:
     """A bound within an axis, which may count from its end."""
-    if isinstance(place, int) and isinstance(size, int):
+    if not is_open((place, size)):
         return min(max(place + size if place < 0 else place, 0), size)
-    if isinstance(place, int) and place >= 1 << 62:
+    if not is_open([place]) and place >= 1 << 62:
         return size
     place = place + size if place < 0 else place
     return 0 if place < 0 else size if place > size else place
@@ -162,7 +162,7 @@ def split(g: Emitter, n: Node, x: Value, sizes: Any, dim: int = 0) -> list[Value
 def chunk(g: Emitter, n: Node, x: Value, chunks: int, dim: int = 0) -> list[Value]:
     """At most so many pieces of equal sizes."""
     size = shape(x)[axis_of(dim, rank(x))]
-    return split(g, n, x, max(1, -(-size // chunks)) if isinstance(size, int) else -(-size // chunks), dim)
+    return split(g, n, x, -(-size // chunks) if is_open([size]) else max(1, -(-size // chunks)), dim)
 
 
 def unbind(g: Emitter, n: Node, x: Value, dim: int = 0) -> list[Value]:
@@ -187,7 +187,7 @@ def roll(g: Emitter, n: Node, x: Value, shifts: Any, dims: Any = ()) -> Value:
         size = shape(x)[axis]
         if not is_open([size]) and size == 0:
             continue
-        first = (size - shift) % size if isinstance(size, int) else size - shift if shift > 0 else -shift
+        first = (size - shift) % size if not is_open([size]) else size - shift if shift > 0 else -shift
         x = join(g, pieces(g, x, axis, (first, size - first))[::-1], axis)
     return x
 
