@@ -23,6 +23,9 @@ def traced(function: Callable[..., Any], tensors: Sequence[torch.Tensor]) -> Any
     graph = make_fx(torch.func.functionalize(function), decomposition_table=TABLE)(*tensors)
     if any(getattr(getattr(n.target, "_schema", None), "is_mutable", False) for n in graph.graph.nodes):
         graph = make_fx(torch.func.functionalize(graph))(*tensors)
+    for node in reversed(graph.graph.nodes):  # inputs written in place are none of the results
+        if node.target is torch.ops.aten.copy_.default and not node.users:
+            graph.graph.erase_node(node)
     return graph
 
 

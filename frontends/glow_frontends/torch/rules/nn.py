@@ -193,7 +193,7 @@ def attended(
     scale: float | None,
     grouped: bool = False,
 ) -> tuple[Value, Value]:
-    """The result of attention, and the scores before their softmax; `grouped` repeats heads that are too few."""
+    """The result of attention, and the scores before their softmax; `grouped` repeats heads of the keys."""
     if dropout:
         raise RuleError("dropout of attention draws random numbers; export the module after .eval()")
     if grouped:
