@@ -15,7 +15,6 @@ import numpy as np
 
 from glow_compiler.module_programs import ModulePrograms
 from glow_dialects.core.errors import BindingError, GlowError, OpenSizes, ShapeError
-from glow_dialects.ops.module import placeholders
 from glow_runtime.executable import Executable, Specialize
 from glow_runtime.kept_states import States
 
@@ -166,6 +165,7 @@ def _read(path: Path) -> Any:
 
 def bind(module: ModuleOp, shapes: Mapping[str, Any]) -> None:
     """Bind the open sizes of a module by shapes of inputs, or by their names; ShapeError for other names."""
+    from glow_dialects.ops.module import placeholders
     from glow_passes.graph.bind_sizes import bind_sizes, sizes_of, symbols_of
 
     conditions = symbols_of(module)

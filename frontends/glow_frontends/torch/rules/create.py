@@ -89,7 +89,7 @@ def arange(g: Emitter, n: Node, *operands: Any) -> Value:
             numbers = g(AddOp, numbers, operand(g, start, INT64))
         return cast_to(g, numbers, n.dtype)
     if n.dtype.kind in "iu" and all(isinstance(v, int) for v in (start, end, step)):
-        return np.arange(start, end, step, np.int64).astype(n.dtype)
+        return np.arange(start, end, step, dtype=np.int64).astype(n.dtype)
     length = int(np.ceil((end - start) / step))
     return (start + np.arange(length, dtype=np.float64) * step).astype(n.dtype)
 

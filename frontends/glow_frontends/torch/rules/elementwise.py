@@ -116,15 +116,12 @@ def combined(g: Emitter, kind: type[GraphOp], dtype: np.dtype, x: Any, y: Any) -
 
 
 def comparison(kind: type[GraphOp]) -> Rule:
-    """A comparison in the type that the operands promote to."""
+    """A comparison in the type that the operands promote to; numbers that it has not wrap, as PyTorch's do."""
 
     def rule(g: Emitter, n: Node, x: Value, y: Any) -> Value:
         dtype = n.promoted(0, 1)
         if dtype == BOOL:  # as numbers
             dtype = np.dtype(np.uint8)
-        whole = dtype.kind in "iu" and isinstance(y, int) and not isinstance(y, bool)
-        if whole and not np.iinfo(dtype).min <= y <= np.iinfo(dtype).max:
-            dtype = np.dtype(np.int64)
         return g(kind, operand(g, x, dtype), operand(g, y, dtype))
 
     return rule
