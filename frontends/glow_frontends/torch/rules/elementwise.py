@@ -116,7 +116,7 @@ def combined(g: Emitter, kind: type[GraphOp], dtype: np.dtype, x: Any, y: Any) -
 
 
 def comparison(kind: type[GraphOp]) -> Rule:
-    """A comparison in the type that the operands promote to; numbers that it has not wrap, as PyTorch's do."""
+    """A comparison in the type that the operands promote to, in which numbers wrap as PyTorch's do."""
 
     def rule(g: Emitter, n: Node, x: Value, y: Any) -> Value:
         dtype = n.promoted(0, 1)
