@@ -10,7 +10,7 @@ from glow_frontends.onnx.emitter import Emitter
 from glow_frontends.onnx.rules.resample import Ratio, ratio_of, sized
 from glow_frontends.onnx.rules.sampling import grid_sampled
 from glow_frontends.onnx.values import Value, shape
-from glow_frontends.torch.node import Decomposed, Node
+from glow_frontends.torch.node import Node
 
 Rule = Callable[..., Any]
 
@@ -51,17 +51,15 @@ def nearest(count: int, exact: bool) -> Rule:
     return rule
 
 
-def smooth(count: int, mode: str, antialias: bool = False) -> Rule:
+def smooth(count: int, mode: str) -> Rule:
     """Linear or cubic interpolation over so many axes."""
 
     def rule(g: Emitter, n: Node, x: Value, size: Any, align_corners: bool, *factors: Any) -> Value:
         factors = _factors(factors, count)
-        if antialias and align_corners:
-            raise Decomposed("antialiased sampling between the corners")
         coordinates = "align_corners" if align_corners else "half_pixel"
-        options: dict[str, Any] = {"mode": mode, "antialias": antialias}
+        options: dict[str, Any] = {"mode": mode}
         if mode == "cubic":
-            options["cubic_coeff_a"] = -0.5 if antialias else -0.75
+            options["cubic_coeff_a"] = -0.75
         if align_corners:
             factors = (None,) * count
         return _resized(g, n, x, size, factors, coordinates, **options)
@@ -93,8 +91,6 @@ RULES: dict[str, Rule] = {
     "upsample_bilinear2d": smooth(2, "linear"),
     "upsample_trilinear3d": smooth(3, "linear"),
     "upsample_bicubic2d": smooth(2, "cubic"),
-    "_upsample_bilinear2d_aa": smooth(2, "linear", antialias=True),
-    "_upsample_bicubic2d_aa": smooth(2, "cubic", antialias=True),
     "grid_sampler_2d": grid_sample,
     "grid_sampler_3d": grid_sample,
 }
