@@ -10,7 +10,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 # PyTorch without what builds for accelerators ask for, which is gigabytes: a CPU build runs without it.
 TORCH ?= torch==2.13.0
-TORCH_NEEDS := filelock typing-extensions sympy networkx jinja2 fsspec
+TORCH_NEEDS := filelock typing-extensions sympy networkx jinja2 fsspec expecttest
 MODELS = $$($(BIN)/python -c 'import tomllib; \
   print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["models"])')
 

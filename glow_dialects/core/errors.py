@@ -94,7 +94,7 @@ def raised(kind: str, message: str, where: str) -> RaisedError:
 
 @dataclass(frozen=True)
 class Problem:
-    """One thing wrong with one node of a model."""
+    """One thing wrong with one node of a model; formats without versions of operators have opset 0."""
 
     node: str
     op: str
@@ -102,7 +102,8 @@ class Problem:
     reason: str
 
     def __str__(self) -> str:
-        return f"node '{self.node}' ({self.op}, opset {self.opset}): {self.reason}"
+        version = f", opset {self.opset}" if self.opset else ""
+        return f"node '{self.node}' ({self.op}{version}): {self.reason}"
 
 
 class ImportProblems(GlowError):

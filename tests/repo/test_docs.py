@@ -108,6 +108,8 @@ def usable(text: str) -> bool:
     tools = set(re.findall(r"\bglow-([a-z]+)\b", text))
     if not all(importlib.util.find_spec(f"glow_tools.{tool}") for tool in tools - {"compiler"}):
         return False
+    if re.search(r"\btorch\b", text) and not importlib.util.find_spec("torch"):
+        return False  # which is no dependency
     return "glow_compiler" not in text or bool(importlib.util.find_spec("glow_compiler.api"))
 
 

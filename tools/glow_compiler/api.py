@@ -11,6 +11,7 @@ from glow_backends.base import MOST_THREADS, Backend, cores, get_backend
 from glow_compiler.module_programs import ModulePrograms, bound_shapes
 from glow_compiler.onnx_model import OnnxModel
 from glow_compiler.onnx_programs import OnnxPrograms
+from glow_compiler.torch_model import TorchModel, are_inputs, is_torch
 from glow_dialects.core.errors import OpenSizes, ShapeError, UnsupportedError
 from glow_dialects.core.quiet_gc import quiet_gc
 from glow_dialects.core.symbols import Symbols
@@ -23,18 +24,19 @@ if TYPE_CHECKING:
 
     from glow_runtime.pipelines import Pipeline
 
-Model = "str | Path | bytes | onnx.ModelProto | ModuleOp | GraphBuilder"
 Shapes = Mapping[str, Sequence[int] | int]
 
 
 def load(model: Any, shapes: Shapes | None = None) -> Any:
-    """The graph-level module of a model: an .onnx or .mlir path, a ModelProto or its bytes, a builder or a
-    module. Of a path that `f.save` of a compiled function wrote, the compiled function.
+    """The graph-level module of a model: an .onnx, .pt2 or .mlir path, a ModelProto or its bytes, a program
+    of torch.export, a builder or a module. Of a path that `f.save` of a compiled function wrote, the compiled
+    function.
 
     A pair of paths is a Caffe2 net: init net, predict net; `shapes` gives the shape of every input.
     Otherwise `shapes` binds symbolic dimensions (input name -> shape, or the dimension's name -> size); the
     others stay open.
-    Raises ImportProblems with every problem of an ONNX model, ShapeError for shapes that are wrong.
+    Raises ImportProblems with every problem of an ONNX model or exported program, ShapeError for
+    wrong shapes.
     """
     if isinstance(model, str | Path) and str(model).endswith(".mlir") and not is_saved(model):
         from glow_compiler.mlir_file import read_mlir
@@ -45,7 +47,7 @@ def load(model: Any, shapes: Shapes | None = None) -> Any:
             from glow_compiler.functions import CompiledFunction
 
             return CompiledFunction(loaded_function(module, Path(model)))
-        return load_graph(module)
+        return load_graph(module, shapes)
     return load_graph(model, shapes)
 
 
@@ -64,6 +66,8 @@ def load_graph(model: Any, shapes: Shapes | None = None) -> ModuleOp:
             return model
         if isinstance(model, GraphBuilder):
             return model.module
+    if is_torch(model):
+        return TorchModel(model).module(shapes)
     check_kind(model)
     if is_saved(model):
         raise UnsupportedError(f"{model} holds compiled programs, not a graph: see glow.load_program")
@@ -101,20 +105,21 @@ def check_kind(model: Any) -> None:
     pair = isinstance(model, tuple) and len(model) == 2  # pyright: ignore[reportUnknownArgumentType]
     proto = hasattr(getattr(model, "graph", None), "initializer")
     if not (pair or isinstance(model, str | Path) or proto):
-        torch = any(kind.__module__.startswith("torch.") for kind in type(model).__mro__)
         raise TypeError(
-            "a model is a path (.onnx, .mlir), an onnx.ModelProto or its bytes, a module, a GraphBuilder or "
-            f"a pair of Caffe2 nets, not {type(model).__name__}"
-            + ("; write it by torch.onnx.export(model, inputs, 'model.onnx') first" if torch else "")
+            "a model is a path (.onnx, .pt2, .mlir), an onnx.ModelProto or its bytes, a PyTorch module or "
+            "program of torch.export, a module, a GraphBuilder or a pair of Caffe2 nets, "
+            f"not {type(model).__name__}"
         )
 
 
 @quiet_gc()
 def compile(
     model: Any,
-    backend: str | Backend = "cpu",
+    backend: str | Backend | Any = "cpu",
     threads: int | Literal["auto"] = 1,
     *,
+    example_inputs: Any = None,
+    dynamic_shapes: Any = None,
     shapes: Shapes | Sequence[Mapping[str, Sequence[int]]] | None = None,
     verify: bool | None = None,
     progress: Callable[[str], None] | None = None,
@@ -126,8 +131,11 @@ def compile(
 ) -> Executable:
     """Compile a model for a backend, which is named (with its `options`) or given.
 
-    `model`: a path, an onnx.ModelProto or its bytes, a module or a GraphBuilder; files of `Executable.save`
-    (.glow) are loaded. `threads="auto"` is one for each core that the process may use.
+    `model`: a path, an onnx.ModelProto or its bytes, a PyTorch module or program of torch.export, a module or
+    a GraphBuilder; files of `Executable.save` (.glow) are loaded. A PyTorch module is exported as it is, in
+    training or evaluation: `example_inputs` are what it is called with, a tuple (a dict of arguments by name,
+    one tensor), as such or in place of `backend`; `dynamic_shapes` says which sizes stay open, as for
+    torch.export. `threads="auto"` is one for each core that the process may use.
     `shapes` binds symbolic dimensions: one dict, {"x": (1, 3, 224, 224)} or {"N": 1}, fixes them, a list of
     dicts of shapes compiles each beforehand and leaves others to be compiled when first met. Without it the
     first shapes get a program of their own, and one for any size serves those that differ. `specialize`:
@@ -145,6 +153,8 @@ def compile(
     Glow's own, and everywhere with GLOW_VERIFY=1 in the environment.
     Raises a GlowError that says what is wrong and where.
     """
+    if example_inputs is None and are_inputs(backend):
+        example_inputs, backend = backend, "cpu"
     target = backend_of(backend, threads, options)
     if verify is None:
         own = pipeline is None and type(target).__module__.startswith("glow_backends.")
@@ -154,6 +164,12 @@ def compile(
     elif exact:
         target = target.in_float()
     model = parsed(model)
+    if is_torch(model):
+        model = TorchModel(model, example_inputs, dynamic_shapes)
+    elif example_inputs is not None or dynamic_shapes is not None:
+        raise TypeError(
+            "example_inputs and dynamic_shapes say how a PyTorch module is exported; others give shapes="
+        )
     if is_saved(model):
         if states is not None:
             raise UnsupportedError(f"{model} is compiled already, with the states that it has")
@@ -174,6 +190,8 @@ def executable(
         if shapes is not None and not isinstance(shapes, Mapping):
             raise ShapeError("shapes: a Caffe2 net has one shape for each input: a dict of name -> shape")
         model = load_graph(model, shapes)  # pyright: ignore[reportUnknownArgumentType]
+    if isinstance(model, TorchModel):
+        return _prepared(model.executable(compiler, shapes, specialize, states), shapes)
     if not _is_onnx(model):
         programs = ModulePrograms(_module(model), compiler, shapes, states)
         return _prepared(Executable(programs, specialize=specialize), shapes)

@@ -150,7 +150,7 @@ def read_module(
     unregistered: bool = False,
     inputs: Mapping[str, Array] | None = None,
 ) -> ModuleOp:
-    """A module from an `.onnx` file or IR text (`-`: standard input), with its weights if there.
+    """A module from an `.onnx` or `.pt2` file or IR text (`-`: standard input), with its weights if there.
 
     Sizes that neither it nor `shapes` fixes are open. Where single integers decide which graph an ONNX model
     has, it is the one for those in `inputs`, and for the shapes there.
@@ -161,6 +161,11 @@ def read_module(
         check_no_pipe(path)
         given = dict(inputs or {})
         return opened(path, shapes, {name: value.shape for name, value in given.items()}, given)
+    if path.endswith(".pt2"):
+        from glow_compiler import load
+
+        check_no_pipe(path)
+        return load(path, shapes)
     text, name = read_text(path)
     module = parse_text(text, name, ctx, unregistered)
     if path != "-":

@@ -228,6 +228,12 @@ class Emitter:
             self._names[id(array)] = name
             self._kept.append(array)
 
+    def renamed(self, value: Value, of: Value) -> Value:
+        """A known array that is made of another, under the name of that."""
+        if isinstance(value, np.ndarray) and id(of) in self._names:
+            self.name(value, self._names[id(of)])
+        return value
+
     def value(self, value: Value) -> SSAValue:
         """`value` in the graph; an array becomes a constant, one for equal arrays."""
         if isinstance(value, SSAValue):

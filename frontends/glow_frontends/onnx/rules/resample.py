@@ -78,7 +78,7 @@ def resize(g: Emitter, n: Node) -> Value:
         for index, axis in enumerate(axes):
             begins[axis], ends[axis] = float(roi[index]), float(roi[index + len(axes)])
         properties["roi"] = (*begins, *ends)
-    return _sized(g, x, whole, ratios, **properties)
+    return sized(g, x, whole, ratios, **properties)
 
 
 def _cropped(
@@ -191,7 +191,8 @@ _EXACT = 64
 """Ratios of numbers up to it are what is meant."""
 
 
-def _sized(g: Emitter, x: Value, sizes: Sequence[int], scales: Sequence[Ratio], **more: Any) -> Value:
+def sized(g: Emitter, x: Value, sizes: Sequence[int], scales: Sequence[Ratio], **more: Any) -> Value:
+    """`x` resampled to other sizes, by ratios that need not be the sizes' own; `more` is as in the card."""
     check_size(sizes)
     cropped = more.get("coordinate_transformation_mode") == "tf_crop_and_resize"
     if all(map(are_equal, sizes, shape(x))) and all(s == 1.0 for s in scales) and not cropped:
@@ -200,7 +201,7 @@ def _sized(g: Emitter, x: Value, sizes: Sequence[int], scales: Sequence[Ratio], 
     kind = dtype_of_value(x)
     if more["mode"] != "nearest" and kind not in (FLOAT, REAL) and is_open((*sizes, *shape(x))):
         wide = cast_to(g, x, REAL if kind.kind in "iub" else FLOAT)
-        return _narrowed(g, _sized(g, wide, sizes, scales, **more), kind)
+        return _narrowed(g, sized(g, wide, sizes, scales, **more), kind)
     known: list[float] = []
     for axis, (size, before, scale) in enumerate(zip(sizes, shape(x), scales, strict=True)):
         opened = isinstance(scale, tuple) or is_open((size, before))
@@ -271,7 +272,7 @@ def _mode(n: Node) -> str:
 
 def _from_sizes(n: Node, dims: Sequence[int], sizes: Sequence[int]) -> tuple[Sequence[Ratio], list[int]]:
     """Scales and final sizes under the node's policy on the aspect ratio."""
-    ratios = [_ratio(s, d) for s, d in zip(sizes, dims, strict=True)]
+    ratios = [ratio_of(s, d) for s, d in zip(sizes, dims, strict=True)]
     policy = n.text("keep_aspect_ratio_policy", "stretch")
     if policy == "stretch":
         return ratios, list(sizes)
@@ -290,7 +291,7 @@ def _from_sizes(n: Node, dims: Sequence[int], sizes: Sequence[int]) -> tuple[Seq
     ]
 
 
-def _ratio(size: int, before: int) -> Ratio:
+def ratio_of(size: int, before: int) -> Ratio:
     """A number, or what only the run divides: open sizes of which neither is a multiple of the other."""
     if before == 0:
         return 1.0
@@ -308,7 +309,7 @@ def _simple(g: Emitter, n: Node, scales: np.ndarray) -> Value:
     if scales.size != rank(x):
         raise RuleError(f"{scales.size} scales for {rank(x)} axes")
     sizes = [_size(d, float(s)) for d, s in zip(shape(x), scales.reshape(-1), strict=True)]
-    return _sized(
+    return sized(
         g,
         x,
         sizes,

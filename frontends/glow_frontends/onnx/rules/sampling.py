@@ -116,8 +116,14 @@ def cubic_taps(g: Emitter, x: Value, a: float = -0.75) -> Taps:
 
 
 def grid_sample(g: Emitter, n: Node) -> Value:
-    """GridSample: linear, nearest or cubic, with zeros, border or reflection outside."""
-    x, grid = n[0], n[1]
+    """GridSample."""
+    mode_of_node: str = n.text("mode", "linear")
+    mode = {"bilinear": "linear", "bicubic": "cubic"}.get(mode_of_node, mode_of_node)
+    return grid_sampled(g, n[0], n[1], mode, n.text("padding_mode", "zeros"), n.flag("align_corners"))
+
+
+def grid_sampled(g: Emitter, x: Value, grid: Value, mode: str, padding: str, aligned: bool) -> Value:
+    """Linear, nearest or cubic samples at the places of a grid, with zeros, border or reflection outside."""
     dtype = dtype_of_value(x)
     grid = cast_to(g, grid, dtype)
     sizes, axes = shape(x)[2:], rank(x) - 2
@@ -125,9 +131,6 @@ def grid_sample(g: Emitter, n: Node) -> Value:
         raise RuleError(f"a grid of shape {shape(grid)} for a tensor of shape {shape(x)}")
     points = shape(grid)[1:-1]
     flat = g.reshape(grid, (shape(grid)[0], prod(points), axes))
-    mode_of_node: str = n.text("mode", "linear")
-    mode = {"bilinear": "linear", "bicubic": "cubic"}.get(mode_of_node, mode_of_node)
-    padding, aligned = n.text("padding_mode", "zeros"), n.flag("align_corners")
     taps: list[Taps] = []
     for axis in range(axes):
         size = sizes[axis]

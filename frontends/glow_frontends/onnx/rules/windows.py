@@ -59,7 +59,7 @@ def window_of(n: Node, sizes: Sequence[int], kernel: Sequence[int] | None = None
     elif mode not in ("NOTSET", ""):
         raise RuleError(f"auto_pad '{mode}' is unknown")
     window = Window(kernel, strides, dilations, pads, (0,) * count)
-    extra = _ceil(sizes, window) if n.flag("ceil_mode") else (0,) * count
+    extra = ceil_padding(sizes, window) if n.flag("ceil_mode") else (0,) * count
     return Window(kernel, strides, dilations, pads, extra)
 
 
@@ -74,7 +74,7 @@ def _same(sizes: Sequence[int], window: Window, upper: bool) -> tuple[int, ...]:
     return (*begins, *ends)
 
 
-def _ceil(sizes: Sequence[int], window: Window) -> tuple[int, ...]:
+def ceil_padding(sizes: Sequence[int], window: Window) -> tuple[int, ...]:
     """End padding that ceil_mode adds; a last window that starts in the end padding is dropped."""
     out: list[int] = []
     for axis, size in enumerate(sizes):

@@ -1,0 +1,8 @@
+"""Programs of `torch.export`, and graphs of ATen operators, become modules of the `glow` dialect.
+
+PyTorch is imported when such a program is given.
+"""
+
+from glow_frontends.torch.importer import Input, Output, import_graph, import_program
+
+__all__ = ["Input", "Output", "import_graph", "import_program"]

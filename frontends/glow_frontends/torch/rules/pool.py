@@ -1,0 +1,194 @@
+"""Rules of pooling."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from glow_dialects.core.extent import is_open
+from glow_dialects.core.graph_op import GraphOp
+from glow_dialects.ops.arithmetic import ModOp, MulOp
+from glow_dialects.ops.avg_pool import AvgPoolOp
+from glow_dialects.ops.max_pool import MaxPoolOp, MaxPoolWithArgmaxOp
+from glow_dialects.ops.pad import PadOp
+from glow_dialects.ops.reduce import ReduceMaxOp, ReduceMeanOp
+from glow_frontends.onnx.emitter import Emitter
+from glow_frontends.onnx.errors import RuleError
+from glow_frontends.onnx.rules.shape import cut, join
+from glow_frontends.onnx.rules.windows import Window, ceil_padding
+from glow_frontends.onnx.values import Value, rank, shape
+from glow_frontends.torch.node import Node
+from glow_frontends.torch.rules.nn import per_axis
+
+Rule = Callable[..., Any]
+
+
+def window_of(
+    x: Value, count: int, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool
+) -> Window:
+    """The window of a pool; the kernel is the stride where none is given."""
+    pads = per_axis(padding, count)
+    kernel = per_axis(kernel, count)
+    window = Window(
+        kernel,
+        kernel if stride is None or stride == [] else per_axis(stride, count),
+        per_axis(dilation, count),
+        (*pads, *pads),
+        (0,) * count,
+    )
+    return Window(
+        window.kernel,
+        window.strides,
+        window.dilations,
+        window.pads,
+        ceil_padding(shape(x)[-count:], window) if ceil_mode else (0,) * count,
+    )
+
+
+def max_pool(count: int, places: bool) -> Rule:
+    """The largest of each window over so many axes, and where in the plane it is."""
+
+    def rule(
+        g: Emitter,
+        n: Node,
+        x: Value,
+        kernel: Any,
+        stride: Any = None,
+        padding: Any = 0,
+        dilation: Any = 1,
+        ceil_mode: bool = False,
+    ) -> Any:
+        window = window_of(x, count, kernel, stride, padding, dilation, ceil_mode)
+        options: dict[str, Any] = {
+            "kernel": window.kernel,
+            "strides": window.strides,
+            "pads": window.padded(),
+            "dilations": window.dilations,
+        }
+        wide = x if rank(x) == count + 2 else g.reshape(x, (1, *shape(x)))
+        fit = (lambda v: v) if wide is x else (lambda v: g.reshape(v, shape(v)[1:]))
+        if not places:
+            return fit(g(MaxPoolOp, wide, **options))
+        if not n.wants(1):
+            return [fit(g(MaxPoolOp, wide, **options)), None]
+        values, where = g.many(MaxPoolWithArgmaxOp, wide, **options)
+        plane = g.size(prod(shape(x)[-count:]), np.dtype(np.int64))
+        return [fit(values), fit(g(ModOp, where, plane))]
+
+    return rule
+
+
+def avg_pool(count: int) -> Rule:
+    """The mean of each window over so many axes."""
+
+    def rule(
+        g: Emitter,
+        n: Node,
+        x: Value,
+        kernel: Any,
+        stride: Any = None,
+        padding: Any = 0,
+        ceil_mode: bool = False,
+        count_include_pad: bool = True,
+        divisor: int | None = None,
+    ) -> Value:
+        window = window_of(x, count, kernel, stride, padding, 1, ceil_mode)
+        single = rank(x) == count + 1
+        x = g.reshape(x, (1, *shape(x))) if single else x
+        counted, pads, ends = count_include_pad, window.pads, window.extra
+        if divisor is not None:  # every window counts as whole, then as the divisor says
+            x, pads, ends = (
+                _padded(g, x, (*window.pads[:count], *window.padded()[count:])),
+                (0,) * 2 * count,
+                (),
+            )
+            counted = False
+        elif counted and (is_open(window.extra) or any(window.extra)):
+            x, pads, counted = _padded(g, x, window.pads), (0,) * 2 * count, False
+        final = Window(window.kernel, window.strides, window.dilations, pads, tuple(ends) or (0,) * count)
+        y = g(
+            AvgPoolOp,
+            x,
+            kernel=final.kernel,
+            strides=final.strides,
+            pads=final.padded(),
+            dilations=final.dilations,
+            count_include_pad=counted,
+        )
+        if divisor is not None:
+            y = g(MulOp, y, g.like(prod(final.kernel) / divisor, y))
+        return g.reshape(y, shape(y)[1:]) if single else y
+
+    return rule
+
+
+def _padded(g: Emitter, x: Value, pads: Sequence[int]) -> Value:
+    half = len(pads) // 2
+    return g(PadOp, x, pads=(0, 0, *pads[:half], 0, 0, *pads[half:]), mode="constant", value=0.0)
+
+
+def _even(x: Value, size: Sequence[Any]) -> tuple[int, ...] | None:
+    """The kernel of a pool to a size that divides the axes; None for another."""
+    sizes = shape(x)[-len(size) :]
+    wanted = [s if t is None else t for s, t in zip(sizes, size, strict=True)]
+    if any(not t or s % t != 0 for s, t in zip(sizes, wanted, strict=True)):
+        return None
+    return tuple(s // t for s, t in zip(sizes, wanted, strict=True))
+
+
+def _uneven(g: Emitter, x: Value, size: Sequence[Any], kind: type[GraphOp]) -> Value:
+    """Reductions of windows of different sizes, axis by axis; a mean of means is one as windows are whole."""
+    for place, wanted in enumerate(size):
+        axis = rank(x) - len(size) + place
+        count = int(shape(x)[axis])
+        parts: list[Value] = []
+        wanted = count if wanted is None else wanted
+        for i in range(wanted):
+            begin, end = [0] * rank(x), list(shape(x))
+            begin[axis], end[axis] = i * count // wanted, -(-((i + 1) * count) // wanted)
+            parts.append(g(kind, cut(g, x, begin, end), axes=(axis,), keepdims=True))
+        x = join(g, parts, axis)
+    return x
+
+
+def adaptive_avg_pool(count: int) -> Rule:
+    """Means of as many windows as wanted."""
+
+    def rule(g: Emitter, n: Node, x: Value, size: Any) -> Value:
+        size = per_axis(size, count)
+        if all(isinstance(s, int) and s == 1 for s in size):
+            return g(ReduceMeanOp, x, axes=tuple(range(rank(x) - count, rank(x))), keepdims=True)
+        kernel = _even(x, size)
+        if kernel is None:
+            return _uneven(g, x, size, ReduceMeanOp)
+        return avg_pool(count)(g, n, x, kernel)
+
+    return rule
+
+
+def adaptive_max_pool(count: int) -> Rule:
+    """The largest of as many windows as wanted, and where they are."""
+
+    def rule(g: Emitter, n: Node, x: Value, size: Any) -> Any:
+        kernel = _even(x, per_axis(size, count))
+        if kernel is None and not n.wants(1):
+            return [_uneven(g, x, per_axis(size, count), ReduceMaxOp), None]
+        if kernel is None:
+            raise RuleError("places of the largest in windows of different sizes")
+        return max_pool(count, True)(g, n, x, kernel)
+
+    return rule
+
+
+RULES: dict[str, Rule] = {
+    **{f"max_pool{d}d_with_indices": max_pool(d, True) for d in (2, 3)},
+    **{f"max_pool{d}d": max_pool(d, False) for d in (1, 2, 3)},
+    "max_pool1d_with_indices": max_pool(1, True),
+    **{f"avg_pool{d}d": avg_pool(d) for d in (1, 2, 3)},
+    **{f"adaptive_avg_pool{d}d": adaptive_avg_pool(d) for d in (1, 2, 3)},
+    **{f"_adaptive_avg_pool{d}d": adaptive_avg_pool(d) for d in (2, 3)},
+    **{f"adaptive_max_pool{d}d": adaptive_max_pool(d) for d in (1, 2, 3)},
+}
