@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, IntegerAttr, ModuleOp, StringAttr
+from xdsl.dialects.builtin import ArrayAttr, ComplexType, DictionaryAttr, IntegerAttr, ModuleOp, StringAttr
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 from xdsl.utils.exceptions import VerifyException
@@ -47,10 +47,10 @@ class _Import:
     def __init__(self, source: str, constants: Sequence[Array]) -> None:
         self.source = source
         self.constants = constants
-        self.function = GlowFuncOp.of("main")
-        self.result = ModuleOp([self.function])
+        self.main = GlowFuncOp.of("main")
+        self.result = ModuleOp([self.main])
         self.sizes = Symbols()
-        self.g = Emitter(self.result, self.function, {"main"})
+        self.g = Emitter(self.result, self.main, {"main"})
         self.functions: dict[str, FuncOp] = {}
         self.values: dict[SSAValue, Value] = {}
         self.problems: dict[str, None] = {}
@@ -94,6 +94,8 @@ class _Import:
 
     def _input_type(self, kind: Attribute, name: str, known: dict[str, Attribute]) -> Tensor:
         declared = typed(kind)
+        if isinstance(declared.element_type, ComplexType):
+            raise UnsupportedError(f"{declared} holds complex numbers, which this compiler does not have")
         texts = known.get(SHAPE)
         dims: list[int] = []
         for axis, size in enumerate(shape_of(declared)):
@@ -115,7 +117,7 @@ class _Import:
         port = PlaceholderOp.of(symbol, kind, role)
         if symbol != name and role == "output":
             port.attributes["onnx.name"] = StringAttr(symbol)
-        self.result.body.block.insert_op_before(port, self.function)
+        self.result.body.block.insert_op_before(port, self.main)
         return port
 
     def _outputs(self, main: FuncOp, results: Sequence[Value]) -> None:
@@ -136,10 +138,14 @@ class _Import:
 
     def call(self, name: str, arguments: Sequence[Value]) -> list[Value]:
         """The results of another function of the program, inlined."""
+        return self.run(self.function(name), arguments)
+
+    def function(self, name: str) -> Block:
+        """The body of a function of the program."""
         function = self.functions.get(name)
         if function is None:
             raise RuleError(f"there is no function @{name}")
-        return self.run(function.body.block, arguments)
+        return function.body.block
 
     def size_of(self, block: Block) -> int:
         """How many operations run in a block, those of called functions too, each loop once."""
@@ -178,6 +184,10 @@ class _Import:
             self.g.builder.location = before
 
     def _made(self, op: Operation) -> Sequence[Value]:
+        if op_name(op) != "func.call" and any(
+            isinstance(typed(r).element_type, ComplexType) for r in op.results
+        ):
+            raise RuleError("complex numbers, which this compiler does not have")
         node = Node(op, [self._value(v) for v in op.operands], self)
         stored = op.attributes.get(STORED)
         if isinstance(stored, IntegerAttr):

@@ -115,15 +115,14 @@ def _place(location: str) -> str:
 
 def _store(ir: Any, op: Any, constants: list[Array]) -> None:
     """Take the numbers of a large constant out of the text."""
-    value = op.attributes["value"]
-    count = int(np.prod(value.type.shape, dtype=np.int64))
-    if value.is_splat:
-        return
     try:
+        value = op.attributes["value"]
+        if value.is_splat:
+            return
         array = np.array(value)
-    except (TypeError, ValueError, RuntimeError):
+    except (AttributeError, TypeError, ValueError, RuntimeError):
         return  # of elements that the bindings do not hand over
-    if count <= MOST_PRINTED and bool(np.all(np.isfinite(array))):
+    if array.size <= MOST_PRINTED and bool(np.all(np.isfinite(array))):
         return
     op.attributes[STORED] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), len(constants))
     element = value.type.element_type

@@ -46,6 +46,10 @@ class Program(Protocol):
         """Those of a function."""
         ...
 
+    def function(self, name: str) -> Block:
+        """The body of a function."""
+        ...
+
     def size_of(self, block: Block) -> int:
         """How many operations run in a block, those of called functions too."""
         ...

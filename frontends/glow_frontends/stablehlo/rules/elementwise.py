@@ -6,9 +6,10 @@ from functools import partial
 
 import numpy as np
 from xdsl.dialects.builtin import IntegerType, Signedness
+from xdsl.ir import Attribute
 
 from glow_dialects.core.graph_op import GraphOp
-from glow_dialects.core.types import element_type, is_float
+from glow_dialects.core.types import dtype_of, element_type, is_float
 from glow_dialects.ops.activation import SigmoidOp, TanhOp
 from glow_dialects.ops.arithmetic import AddOp, DivOp, FmodOp, MaxOp, MinOp, MulOp, PowOp, SubOp
 from glow_dialects.ops.bit_cast import BitCastOp
@@ -27,6 +28,7 @@ from glow_dialects.ops.logic import (
     ShiftRightOp,
     XorOp,
 )
+from glow_dialects.ops.reduce import ReduceSumOp
 from glow_dialects.ops.select import SelectOp
 from glow_dialects.ops.unary_math import (
     AbsOp,
@@ -57,9 +59,9 @@ from glow_dialects.ops.unary_math import (
 )
 from glow_frontends.onnx.emitter import Emitter
 from glow_frontends.onnx.errors import RuleError
-from glow_frontends.onnx.values import Value, dtype_of_value, shape, type_of
+from glow_frontends.onnx.values import Value, dtype_of_value, rank, shape, type_of
 from glow_frontends.stablehlo.node import Node, Rule
-from glow_frontends.stablehlo.values import cast, like, pointwise
+from glow_frontends.stablehlo.values import cast, expand, like, pointwise
 
 #: Operators that are the same.
 SAME: dict[str, type[GraphOp]] = {
@@ -74,8 +76,6 @@ SAME: dict[str, type[GraphOp]] = {
     "log": LogOp,
     "log_plus_one": Log1pOp,
     "logistic": SigmoidOp,
-    "maximum": MaxOp,
-    "minimum": MinOp,
     "multiply": MulOp,
     "negate": NegOp,
     "power": PowOp,
@@ -126,6 +126,14 @@ def _logic(kinds: tuple[type[GraphOp], type[GraphOp]], g: Emitter, n: Node) -> V
     return pointwise(g, kinds[dtype_of_value(n[0]) != bool], *n.operands)
 
 
+def extreme(kind: type[GraphOp], least: float, g: Emitter, n: Node) -> Value:
+    """maximum, minimum; an infinity that no number passes changes nothing."""
+    for x, limit in (n.operands, n.operands[::-1]):
+        if isinstance(limit, np.ndarray) and limit.dtype.kind == "f" and bool((limit == least).all()):
+            return x
+    return pointwise(g, kind, *n.operands)
+
+
 def compare(g: Emitter, n: Node) -> Value:
     """compare; in the order of all floats only as far as it is that of numbers."""
     direction = n.word("comparison_direction")
@@ -145,15 +153,25 @@ def convert(g: Emitter, n: Node) -> Value:
 
 
 def bits(g: Emitter, n: Node) -> Value:
-    """bitcast_convert between types of one width."""
-    if n.shape() != shape(n[0]):
-        raise RuleError(f"between types of different widths, {type_of(n[0])} and {n.type()}")
-    return bit_cast(g, n[0], n.type().element_type)
+    """bitcast_convert: narrow numbers along a last axis are one wide one, the first its lowest bits."""
+    x, to = n[0], n.element()
+    source, target = dtype_of_value(x), dtype_of(to)
+    if source.itemsize == target.itemsize:
+        return bit_cast(g, x, to)
+    plain = [element_type(f"uint{8 * d.itemsize}") for d in (source, target)]
+    narrow, wide = sorted((source.itemsize, target.itemsize))
+    places = (np.arange(wide // narrow) * 8 * narrow).astype(f"uint{8 * wide}")
+    x = bit_cast(g, x, plain[0])
+    if source.itemsize > target.itemsize:
+        x = expand(g, g.reshape(x, (*shape(x), 1)), (*shape(x), len(places)))
+        return bit_cast(g, cast(g, pointwise(g, ShiftRightOp, x, places), plain[1]), to)
+    parts = pointwise(g, ShiftLeftOp, cast(g, x, plain[1]), places)
+    return bit_cast(g, g(ReduceSumOp, parts, axes=(rank(x) - 1,), keepdims=False), to)
 
 
-def bit_cast(g: Emitter, x: Value, element: object) -> Value:
+def bit_cast(g: Emitter, x: Value, element: Attribute) -> Value:
     """The bits of x as another element type."""
-    return pointwise(g, BitCastOp, x, element=element)  # pyright: ignore[reportArgumentType]
+    return pointwise(g, BitCastOp, x, element=element)
 
 
 def is_finite(g: Emitter, n: Node) -> Value:
@@ -288,6 +306,8 @@ RULES: dict[str, Rule] = {
     "convert": convert,
     "count_leading_zeros": leading_zeros,
     "is_finite": is_finite,
+    "maximum": partial(extreme, MaxOp, -np.inf),
+    "minimum": partial(extreme, MinOp, np.inf),
     "partition_id": partition_id,
     "popcnt": popcnt,
     "real": real,

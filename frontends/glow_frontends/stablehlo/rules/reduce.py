@@ -7,13 +7,19 @@ from collections.abc import Sequence
 import numpy as np
 from xdsl.ir import SSAValue
 
+from glow_dialects.core.extent import are_equal, is_open
 from glow_dialects.core.graph_op import GraphOp
 from glow_dialects.ops.arg_reduce import ArgMaxOp, ArgMinOp
 from glow_dialects.ops.arithmetic import AddOp, MaxOp, MinOp, MulOp
+from glow_dialects.ops.cast import CastOp
 from glow_dialects.ops.concat import ConcatOp
+from glow_dialects.ops.expand import ExpandOp
+from glow_dialects.ops.iota import IotaOp
 from glow_dialects.ops.logic import AndOp, OrOp
 from glow_dialects.ops.reduce import ReduceMaxOp, ReduceMinOp, ReduceProdOp, ReduceSumOp
+from glow_dialects.ops.reshape import ReshapeOp
 from glow_frontends.onnx.emitter import Emitter
+from glow_frontends.onnx.errors import RuleError
 from glow_frontends.onnx.values import Value, dtype_of_value, rank, shape
 from glow_frontends.stablehlo.node import Node, Rule
 from glow_frontends.stablehlo.rules.regions import is_arg, kind_of, neutral
@@ -69,6 +75,8 @@ def _folded(g: Emitter, n: Node, axes: Sequence[int]) -> list[Value]:
     """A reduction by any function: one half of each axis joined with the other, until one is left."""
     count = len(n.operands) // 2
     values = list(n.operands[:count])
+    if is_open([shape(n[0])[a] for a in axes]):
+        raise RuleError("a reduction by no one operation over a size that only the run tells")
     for axis in axes:
         while (size := shape(values[0])[axis]) > 1:
             half = size // 2
@@ -92,11 +100,15 @@ def _part(g: Emitter, x: Value, axis: int, begin: int, end: int) -> Value:
 
 def _counts(value: Value, axis: int) -> bool:
     """Whether a value holds the place of each element along an axis."""
-    if isinstance(value, SSAValue):
-        return False
-    small = compact(value)
     size = shape(value)[axis]
-    return small.size == size and bool(np.array_equal(small.reshape(-1), np.arange(size)))
+    if isinstance(value, np.ndarray):
+        small = compact(value)
+        return small.size == size and bool(np.array_equal(small.reshape(-1), np.arange(size)))
+    dims = shape(compact(value))
+    while isinstance(value, SSAValue) and isinstance(value.owner, ExpandOp | ReshapeOp | CastOp):
+        value = value.owner.input
+    only = all(are_equal(d, size if i == axis else 1) for i, d in enumerate(dims))
+    return only and isinstance(value, SSAValue) and isinstance(value.owner, IotaOp)
 
 
 RULES: dict[str, Rule] = {"reduce": reduce}

@@ -13,7 +13,6 @@ from glow_dialects.ops.insert import InsertOp
 from glow_dialects.ops.pad import PadOp
 from glow_dialects.ops.slice import SliceOp
 from glow_frontends.onnx.emitter import Emitter
-from glow_frontends.onnx.errors import RuleError
 from glow_frontends.onnx.values import Value, rank, shape
 from glow_frontends.stablehlo.node import Node, Rule
 from glow_frontends.stablehlo.values import cast, expand
@@ -155,29 +154,10 @@ def first(g: Emitter, n: Node) -> Sequence[Value]:
     return n.operands[: len(n.op.results)]
 
 
-def custom_call(g: Emitter, n: Node) -> Sequence[Value]:
-    """custom_call: what only tells something; calls of libraries have no meaning here."""
-    target = n.text("call_target_name")
-    if target not in _TELLING:
-        raise RuleError(f"a call of '{target}', a library that this compiler does not have")
-    return first(g, n)
-
-
-#: Targets that check sizes of inputs, which the program's own sizes do, or say how values lie on devices.
-_TELLING = (
-    "shape_assertion",
-    "Sharding",
-    "SPMDFullToShardShape",
-    "SPMDShardToFullShape",
-    "annotate_device_placement",
-)
-
-
 RULES: dict[str, Rule] = {
     "broadcast_in_dim": broadcast,
     "concatenate": concatenate,
     "constant": constant,
-    "custom_call": custom_call,
     "dynamic_broadcast_in_dim": dynamic_broadcast,
     "dynamic_iota": dynamic_iota,
     "dynamic_pad": dynamic_pad,

@@ -8,7 +8,10 @@ from math import prod
 from typing import Any
 
 import numpy as np
+from xdsl.dialects.builtin import ArrayAttr, SymbolRefAttr
+from xdsl.ir import Block
 
+from glow_dialects.core.extent import are_equal, is_open
 from glow_dialects.core.graph_op import GraphOp
 from glow_dialects.core.types import is_float
 from glow_dialects.ops.arithmetic import MulOp
@@ -72,15 +75,31 @@ def reduce_window(g: Emitter, n: Node) -> Value:
     """reduce_window."""
     if len(n.operands) != 2:
         raise RuleError(f"windows of {len(n.operands) // 2} tensors together")
-    kind, window, x = kind_of(n.block()), Window.of(n), n[0]
-    base = n.ints("base_dilations", (1,) * rank(x))
+    return _reduced(g, n, n.block(), Window.of(n), n.ints("base_dilations", (1,) * rank(n[0])))
+
+
+def dynamic_reduce_window(g: Emitter, n: Node) -> Value:
+    """custom_call @stablehlo.dynamic_reduce_window: window and padding are operands."""
+    sizes, strides, base, dilations, flat = (g.ints(v, "a window") for v in n.operands[2:])
+    pads = tuple(zip(flat[::2], flat[1::2], strict=True))
+    called = n.attribute("called_computations")
+    if len(n.operands) != 7 or not isinstance(called, ArrayAttr):
+        raise RuleError("windows of several tensors together")
+    symbol = called.data[0]
+    assert isinstance(symbol, SymbolRefAttr)
+    block = n.program.function(symbol.root_reference.data)
+    return _reduced(g, n, block, Window(sizes, strides, pads, dilations), base)
+
+
+def _reduced(g: Emitter, n: Node, block: Block, window: Window, base: Sequence[int]) -> Value:
+    kind, x = kind_of(block), n[0]
     if any(b != 1 for b in base):
         zeros = (0,) * rank(x)
         x = padded(g, x, n[1], zeros, zeros, [b - 1 for b in base])
     result = _running(g, kind, x, window)
     if result is None:
         result = _pooled(g, kind, x, window)
-    return _joined(g, n, x, window) if result is None else started(g, kind, result, n[1])
+    return _joined(g, n, block, x, window) if result is None else started(g, kind, result, n[1])
 
 
 def _running(g: Emitter, kind: str, x: Value, w: Window) -> Value | None:
@@ -90,12 +109,13 @@ def _running(g: Emitter, kind: str, x: Value, w: Window) -> Value | None:
         return None
     (axis,) = axes
     size = shape(x)[axis]
-    if w.strides[axis] != 1 or w.dilations[axis] != 1 or w.sizes[axis] != size:
+    if w.strides[axis] != 1 or w.dilations[axis] != 1 or not are_equal(w.sizes[axis], size):
         return None
-    ways = {(size - 1, 0): False, (0, size - 1): True}
-    if w.pads[axis] not in ways or size < 2:
+    before, after = w.pads[axis]
+    backwards = are_equal(before, 0) and are_equal(after, size - 1)
+    if not backwards and not (are_equal(before, size - 1) and are_equal(after, 0)):
         return None
-    return g(CumsumOp if kind == "add" else CumprodOp, x, axis=axis, reverse=ways[w.pads[axis]])
+    return g(CumsumOp if kind == "add" else CumprodOp, x, axis=axis, reverse=backwards)
 
 
 def _pooled(g: Emitter, kind: str, x: Value, w: Window) -> Value | None:
@@ -143,9 +163,9 @@ def _layout(rank: int, axes: Sequence[int]) -> tuple[str, tuple[int, ...]] | Non
     return None
 
 
-def _joined(g: Emitter, n: Node, x: Value, w: Window) -> Value:
+def _joined(g: Emitter, n: Node, block: Block, x: Value, w: Window) -> Value:
     """Windows of what no pool takes: one shifted copy of the tensor for each place of a window, joined."""
-    if prod(w.sizes) > MOST_PLACES:
+    if is_open(w.sizes) or prod(w.sizes) > MOST_PLACES:
         raise RuleError(f"windows of {prod(w.sizes)} elements of {type_of(x)}, no pool and no running sum")
     low, high = ([pair[i] for pair in w.pads] for i in range(2))
     x = padded(g, x, n[1], low, high, (0,) * rank(x))
@@ -156,7 +176,7 @@ def _joined(g: Emitter, n: Node, x: Value, w: Window) -> Value:
         ends = [b + size - s for b, size, s in zip(begins, shape(x), spans, strict=True)]
         part = cut(g, x, begins, ends, w.strides)
         result = expand(g, n[1], shape(part)) if result is None else result
-        (result,) = n.region(0, [result, part])
+        (result,) = n.program.run(block, [result, part])
     assert result is not None
     return result
 
@@ -189,4 +209,8 @@ def select_and_scatter(g: Emitter, n: Node) -> Value:
     return g.reshape(flat, shape(x))
 
 
-RULES: dict[str, Rule] = {"reduce_window": reduce_window, "select_and_scatter": select_and_scatter}
+RULES: dict[str, Rule] = {
+    "reduce_window": reduce_window,
+    "@stablehlo.dynamic_reduce_window": dynamic_reduce_window,
+    "select_and_scatter": select_and_scatter,
+}
