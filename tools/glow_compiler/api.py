@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 
     from glow_runtime.pipelines import Pipeline
 
-Model = "str | Path | bytes | onnx.ModelProto | ModuleOp | GraphBuilder"
+Model = "str | Path | bytes | onnx.ModelProto | jax.export.Exported | ModuleOp | GraphBuilder"
 Shapes = Mapping[str, Sequence[int] | int]
 
 
 def load(model: Any, shapes: Shapes | None = None) -> ModuleOp:
-    """The graph-level module of a model: an .onnx or .mlir path, a ModelProto or its bytes, a builder or a
-    module.
+    """The graph-level module of a model: an .onnx or .mlir path, a ModelProto or its bytes, a
+    jax.export.Exported or its bytes, a builder or a module.
 
     A pair of paths is a Caffe2 net: init net, predict net; `shapes` gives the shape of every input.
     Otherwise `shapes` binds symbolic dimensions (input name -> shape, or the dimension's name -> size); the
@@ -70,12 +70,38 @@ def load(model: Any, shapes: Shapes | None = None) -> ModuleOp:
 
 
 def parsed(model: Any) -> Any:
-    """A model, of the bytes of an .onnx file the onnx.ModelProto; GlowError where they hold none."""
+    """A model: of the bytes of an .onnx file the onnx.ModelProto, of what JAX exported the module.
+
+    GlowError where bytes hold neither, ImportProblems with every problem of a function of JAX.
+    """
     if not isinstance(model, bytes | bytearray | memoryview):
-        return model
+        return _exported(model) if _is_exported(model) else model
+    # No protobuf message begins with the end of a group; the second are the first bytes of MLIR's bytecode.
+    if len(model) and bytes(model[:1])[0] & 7 == 4 and b"ML\xefR" in bytes(model):
+        from glow_frontends.stablehlo import deserialized
+
+        return _exported(deserialized(bytes(model)))
     from glow_frontends.onnx.model import parse
 
     return parse(bytes(model), f"a model of {len(model)} bytes")
+
+
+def _is_exported(model: Any) -> bool:
+    """Whether a model is a jax.export.Exported; JAX may be missing."""
+    return any(
+        kind.__name__ == "Exported" and kind.__module__.startswith("jax.") for kind in type(model).__mro__
+    )
+
+
+def _exported(model: Any) -> ModuleOp:
+    from glow_frontends.stablehlo import import_exported
+
+    try:
+        return import_exported(model)
+    except OpenSizes as error:
+        raise ShapeError(
+            f"the function's sizes cannot stay open: {error}; export it for known ones"
+        ) from None
 
 
 def check_kind(model: Any) -> None:
@@ -83,10 +109,12 @@ def check_kind(model: Any) -> None:
     pair = isinstance(model, tuple) and len(model) == 2  # pyright: ignore[reportUnknownArgumentType]
     proto = hasattr(getattr(model, "graph", None), "initializer")
     if not (pair or isinstance(model, str | Path) or proto):
+        jax = type(model).__module__.partition(".")[0] in ("jax", "jaxlib")
         torch = any(kind.__module__.startswith("torch.") for kind in type(model).__mro__)
         raise TypeError(
-            "a model is a path (.onnx, .mlir), an onnx.ModelProto or its bytes, a module, a GraphBuilder or "
-            f"a pair of Caffe2 nets, not {type(model).__name__}"
+            "a model is a path (.onnx, .mlir), an onnx.ModelProto or jax.export.Exported or the bytes of one, a "
+            f"module, a GraphBuilder or a pair of Caffe2 nets, not {type(model).__name__}"
+            + ("; write it by jax.export.export(function)(*shapes) first" if jax else "")
             + ("; write it by torch.onnx.export(model, inputs, 'model.onnx') first" if torch else "")
         )
 
@@ -108,8 +136,8 @@ def compile(
 ) -> Executable:
     """Compile a model for a backend, which is named (with its `options`) or given.
 
-    `model`: a path, an onnx.ModelProto or its bytes, a module or a GraphBuilder; files of `Executable.save`
-    (.glow) are loaded. `threads="auto"` is one for each core that the process may use.
+    `model`: a path, an onnx.ModelProto or jax.export.Exported, the bytes of one, a module or a GraphBuilder;
+    files of `Executable.save` (.glow) are loaded. `threads="auto"` is one for each core that the process may use.
     `shapes` binds symbolic dimensions: one dict, {"x": (1, 3, 224, 224)} or {"N": 1}, fixes them, a list of
     dicts of shapes compiles each beforehand and leaves others to be compiled when first met. Without it the
     first shapes get a program of their own, and one for any size serves those that differ. `specialize`:

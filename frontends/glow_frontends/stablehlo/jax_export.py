@@ -75,11 +75,11 @@ def _ports(ir: Any, functions: dict[str, Any], exported: Any) -> None:
     if inner is not None:  # behind the sizes that the main function reads
         inside = [_name(a) for a in inner.regions[0].blocks[0].arguments]
         names = inside[len(inside) - len(names) :]
-    kept = [exported.in_avals[i] for i in exported.module_kept_var_idx]
-    kept = [None] * (len(names) - len(kept)) + kept
+    avals: list[Any] = [exported.in_avals[i] for i in exported.module_kept_var_idx]
+    avals = [None] * (len(names) - len(avals)) + avals
     attributes: list[Any] = []
-    for name, aval in zip(names, kept, strict=True):
-        known = {NAME: ir.StringAttr.get(name)} if name else {}
+    for name, aval in zip(names, avals, strict=True):
+        known: dict[str, Any] = {NAME: ir.StringAttr.get(name)} if name else {}
         if aval is not None and not all(isinstance(d, int) for d in aval.shape):
             known[SHAPE] = ir.ArrayAttr.get([ir.StringAttr.get(str(d)) for d in aval.shape])
         attributes.append(ir.DictAttr.get(known))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias, cast
 
 from xdsl.dialects.builtin import (
     ArrayAttr,
@@ -96,7 +96,7 @@ class Node:
             return tuple(default)
         match self.needed(name):
             case DenseArrayBase() as dense:
-                return tuple(int(v) for v in dense.get_values())
+                return tuple(map(int, cast("DenseArrayBase[Any]", dense).get_values()))
             case DenseIntOrFPElementsAttr() as dense:
                 return tuple(int(v) for v in _array(dense).reshape(-1))
             case ArrayAttr() as listed:

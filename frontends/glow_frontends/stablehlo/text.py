@@ -14,15 +14,9 @@ from glow_dialects.core.errors import GlowError
 from glow_dialects.core.types import dtype_of, element_type
 from glow_dialects.parse import parse_module
 
-_OPERATION = re.compile(r'"?(?:stablehlo|chlo)\.\w+')
 #: `dense<[0x7F800000, 1.0]> : tensor<2xf32>`: floats by their bits, which xDSL takes for whole numbers.
 _BITS = re.compile(r'dense<([^"<>]*0x[^"<>]*)>(\s*:\s*tensor<[\dx]*(b?f\d+)>)')
 _NAMES = {"f16": "float16", "bf16": "bfloat16", "f32": "float32", "f64": "float64"}
-
-
-def is_stablehlo(text: str) -> bool:
-    """Whether a text of MLIR is a StableHLO program."""
-    return _OPERATION.search(text) is not None
 
 
 def parsed(text: str, source: str) -> ModuleOp:

@@ -153,7 +153,7 @@ def _counter(n: Node, inits: Sequence[Value]) -> tuple[int, int, int] | None:
         return None
     if Node(op, [], n.program).word("comparison_direction") != "LT" or op.operands[0] not in test.args:
         return None
-    place = list(test.args).index(op.operands[0])
+    place = [a is op.operands[0] for a in test.args].index(True)
     limit, step = _known(n, op.operands[1], inits), _step(n, body, place, inits)
     start = inits[place]
     if limit is None or step is None or step < 1 or not isinstance(start, np.ndarray):
@@ -177,7 +177,7 @@ def _known(n: Node, value: SSAValue, inits: Sequence[Value]) -> int | None:
     owner = value.owner
     if isinstance(owner, Block):
         inside = owner is n.block(0) or owner is n.block(1)
-        place = list(owner.args).index(value)
+        place = [a is value for a in owner.args].index(True)
         number = n.program.find(value) if not inside else inits[place] if place in _unchanged(n) else None
     elif op_name(owner) == "stablehlo.constant":
         number = Node(owner, [], n.program).array("value")

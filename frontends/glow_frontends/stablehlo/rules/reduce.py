@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from xdsl.ir import SSAValue
 
 from glow_dialects.core.extent import are_equal, is_open
 from glow_dialects.core.graph_op import GraphOp
@@ -13,7 +12,6 @@ from glow_dialects.ops.arg_reduce import ArgMaxOp, ArgMinOp
 from glow_dialects.ops.arithmetic import AddOp, MaxOp, MinOp, MulOp
 from glow_dialects.ops.cast import CastOp
 from glow_dialects.ops.concat import ConcatOp
-from glow_dialects.ops.expand import ExpandOp
 from glow_dialects.ops.iota import IotaOp
 from glow_dialects.ops.logic import AndOp, OrOp
 from glow_dialects.ops.reduce import ReduceMaxOp, ReduceMinOp, ReduceProdOp, ReduceSumOp
@@ -101,14 +99,13 @@ def _part(g: Emitter, x: Value, axis: int, begin: int, end: int) -> Value:
 def _counts(value: Value, axis: int) -> bool:
     """Whether a value holds the place of each element along an axis."""
     size = shape(value)[axis]
-    if isinstance(value, np.ndarray):
-        small = compact(value)
+    small = compact(value)
+    if isinstance(small, np.ndarray):
         return small.size == size and bool(np.array_equal(small.reshape(-1), np.arange(size)))
-    dims = shape(compact(value))
-    while isinstance(value, SSAValue) and isinstance(value.owner, ExpandOp | ReshapeOp | CastOp):
-        value = value.owner.input
-    only = all(are_equal(d, size if i == axis else 1) for i, d in enumerate(dims))
-    return only and isinstance(value, SSAValue) and isinstance(value.owner, IotaOp)
+    only = all(are_equal(d, size if i == axis else 1) for i, d in enumerate(shape(small)))
+    while isinstance(small.owner, ReshapeOp | CastOp):
+        small = small.owner.input
+    return only and isinstance(small.owner, IotaOp)
 
 
 RULES: dict[str, Rule] = {"reduce": reduce}

@@ -138,11 +138,12 @@ def dynamic_update_slice(g: Emitter, n: Node) -> Value:
     limits = [size - part for size, part in zip(shape(x), shape(update), strict=True)]
     if same(shape(x), shape(update)):
         return update
-    if all(are_equal(k, 0) or isinstance(s, np.ndarray) for s, k in zip(starts, limits, strict=True)):
-        places = [
-            0 if are_equal(k, 0) else min(max(int(s), 0), k) for s, k in zip(starts, limits, strict=True)
-        ]
-        return g(InsertOp, x, update, starts=tuple(places))
+    known = [
+        0 if are_equal(k, 0) else min(max(int(s), 0), k) if isinstance(s, np.ndarray) else None
+        for s, k in zip(starts, limits, strict=True)
+    ]
+    if None not in known:
+        return g(InsertOp, x, update, starts=tuple(known))
     depth = 1 + max(i for i, k in enumerate(limits) if not are_equal(k, 0))
     columns = [
         g.reshape(np.zeros((), np.int64) if are_equal(k, 0) else start_of(g, s, k), (1,))
