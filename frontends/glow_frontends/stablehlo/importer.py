@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 import numpy as np
@@ -29,6 +30,7 @@ from glow_frontends.stablehlo.text import parsed
 #: from, the number of a constant that the text does not hold; name and symbolic sizes of an argument.
 LOCATION, STORED, NAME, SHAPE = "glow.location", "glow.constant", "glow.name", "glow.shape"
 
+_LINE = re.compile(r":\d+$")
 _RETURNS = ("func.return", "stablehlo.return")
 
 
@@ -54,6 +56,8 @@ class _Import:
         self.functions: dict[str, FuncOp] = {}
         self.values: dict[SSAValue, Value] = {}
         self.problems: dict[str, None] = {}
+        #: The places of the operations around the one that is imported.
+        self.callers: list[str] = []
 
     def module(self, program: ModuleOp) -> ModuleOp:
         """Inputs, operations, outputs."""
@@ -171,7 +175,9 @@ class _Import:
         for result in op.results:
             self.values.pop(result, None)
         before = self.g.builder.location
-        self.g.builder.location = node_location(_place(op) or op_name(op))
+        place = self._place(op)
+        self.g.builder.location = node_location(place or op_name(op))
+        self.callers.append(place)
         try:
             made = self._made(op)
             self.values.update(zip(op.results, made, strict=True))
@@ -179,9 +185,19 @@ class _Import:
             pass
         except (RuleError, GlowError, VerifyException) as error:
             reason = str(error).strip().splitlines()[-1]
-            self.problems[f"{op_name(op)} at {_place(op) or 'an unknown place'}: {reason}"] = None
+            self.problems[f"{op_name(op)} at {place or 'an unknown place'}: {reason}"] = None
         finally:
+            self.callers.pop()
             self.g.builder.location = before
+
+    def _place(self, op: Operation) -> str:
+        """Where an operation comes from: a line of the program, if need be that of a call around it, or of the
+        text."""
+        own = _string(op.attributes, LOCATION)
+        if not own:
+            return next(iter(location_names(op.location)), "")
+        caller = next((c for c in reversed(self.callers) if _LINE.search(c)), "")
+        return own if _LINE.search(own) or not caller else f"{own} in {caller}"
 
     def _made(self, op: Operation) -> Sequence[Value]:
         if op_name(op) != "func.call" and any(
@@ -207,8 +223,3 @@ def _entry(attributes: ArrayAttr[DictionaryAttr] | None, index: int) -> dict[str
 def _string(attributes: dict[str, Attribute], name: str) -> str:
     found = attributes.get(name)
     return found.data if isinstance(found, StringAttr) else ""
-
-
-def _place(op: Operation) -> str:
-    """Where an operation comes from: a place in the program, or in the text."""
-    return _string(op.attributes, LOCATION) or next(iter(location_names(op.location)), "")

@@ -57,7 +57,7 @@ def generic_text(exported: Any) -> tuple[str, list[Array]]:
     ir: Any = _imported("jaxlib.mlir.ir")
     mlir: Any = _imported("jax._src.interpreters.mlir")
     constants: list[Array] = []
-    with mlir.make_ir_context():
+    with mlir.make_ir_context(), ir.Location.unknown():
         module = ir.Module.parse(exported.mlir_module())
         functions = {f.attributes["sym_name"].value: f for f in module.body.operations}
         _ports(ir, functions, exported)
