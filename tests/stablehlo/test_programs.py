@@ -316,13 +316,14 @@ def test_names() -> None:
 def test_large_constants() -> None:
     """Weights that a function closes over are constants of the module."""
     w = numbers(40, 50)
-    check(lambda x: x @ w + jnp.inf * (x[:, :1] > 1e9), numbers(3, 40), backends=["cpu"])
+    limits = np.where(np.arange(50) % 2, np.inf, 1.0).astype(np.float32)
+    check(lambda x: jnp.minimum(x @ w, limits), numbers(3, 40), backends=["cpu"])
 
 
 REFUSED: dict[str, tuple[Callable[..., Any], str]] = {
     "fft": (lambda x: jnp.abs(jnp.fft.fft(x)), "stablehlo.fft at .*complex"),
     "complex numbers": (lambda x: (x * 2j).real, "complex numbers"),
-    "libraries": (jnp.linalg.inv, "stablehlo.custom_call at .*lapack"),
+    "libraries": (lambda x: jnp.linalg.inv(x), "stablehlo.custom_call at .*lapack"),
     "generators of devices": (
         lambda x: lax.rng_bit_generator(jnp.zeros(4, jnp.uint32), (3,))[1] + x[0, 0],
         "rng_bit_generator",

@@ -22,7 +22,7 @@ from glow_dialects.ops.module import GetOp, PlaceholderOp, SaveOp
 from glow_frontends.onnx.emitter import Emitter
 from glow_frontends.onnx.errors import RuleError
 from glow_frontends.onnx.values import Value
-from glow_frontends.stablehlo.node import Blocked, Node, op_name
+from glow_frontends.stablehlo.node import Blocked, Node, Written, op_name
 from glow_frontends.stablehlo.rules import RULES
 from glow_frontends.stablehlo.text import parsed
 
@@ -55,6 +55,7 @@ class _Import:
         self.g = Emitter(self.result, self.main, {"main"})
         self.functions: dict[str, FuncOp] = {}
         self.values: dict[SSAValue, Value] = {}
+        self.written: dict[SSAValue, Written] = {}
         self.problems: dict[str, None] = {}
         #: The places of the operations around the one that is imported.
         self.callers: list[str] = []
@@ -191,8 +192,7 @@ class _Import:
             self.g.builder.location = before
 
     def _place(self, op: Operation) -> str:
-        """Where an operation comes from: a line of the program, if need be that of a call around it, or of the
-        text."""
+        """Where an operation comes from: a line of the program, if need be that of a call, or of the text."""
         own = _string(op.attributes, LOCATION)
         if not own:
             return next(iter(location_names(op.location)), "")

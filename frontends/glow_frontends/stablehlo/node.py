@@ -35,8 +35,20 @@ class Blocked(RuleError):
     """What it needs could not be imported, which is a problem already."""
 
 
+@dataclass(frozen=True)
+class Written:
+    """A tensor with one row replaced, as `dynamic_update_slice` gives it: the row at a place along axis 0."""
+
+    tensor: Value
+    place: Value
+    row: Value
+
+
 class Program(Protocol):
     """The program around an operation."""
+
+    #: What values are that are tensors with a row written.
+    written: dict[SSAValue, Written]
 
     def run(self, block: Block, arguments: Sequence[Value]) -> list[Value]:
         """The values that a block returns for arguments."""

@@ -12,6 +12,7 @@ from glow_frontends.stablehlo.rules import (
     dot,
     elementwise,
     gather,
+    loops,
     reduce,
     scatter,
     shape,
@@ -19,9 +20,22 @@ from glow_frontends.stablehlo.rules import (
     windows,
 )
 
+_MODULES = (elementwise, shape, dot, reduce, windows, convolution, gather, scatter, sort, control, loops)
 _RULES: dict[str, Rule] = {
     name if name.startswith(("chlo.", "func.")) else f"stablehlo.{name}": rule
-    for module in (elementwise, shape, dot, reduce, windows, convolution, gather, scatter, sort, control)
+    for module in (
+        elementwise,
+        shape,
+        dot,
+        reduce,
+        windows,
+        convolution,
+        gather,
+        scatter,
+        sort,
+        control,
+        loops,
+    )
     for name, rule in module.RULES.items()
 }
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from math import prod
 
 import numpy as np
+from xdsl.ir import SSAValue
 
 from glow_dialects.core.extent import are_equal
 from glow_dialects.ops.compare import CmpEqOp
@@ -18,7 +19,7 @@ from glow_dialects.ops.select import SelectOp
 from glow_frontends.onnx.emitter import Emitter
 from glow_frontends.onnx.errors import RuleError
 from glow_frontends.onnx.values import Value, dtype_of_value, rank, shape
-from glow_frontends.stablehlo.node import Node, Rule
+from glow_frontends.stablehlo.node import Node, Rule, Written
 from glow_frontends.stablehlo.rules.gather import start_of
 from glow_frontends.stablehlo.rules.places import clamped, joined, tuples, windows
 from glow_frontends.stablehlo.rules.reduce import REDUCTIONS
@@ -150,7 +151,10 @@ def dynamic_update_slice(g: Emitter, n: Node) -> Value:
         for s, k in zip(starts[:depth], limits[:depth], strict=True)
     ]
     tuples_ = windows(g, joined(g, columns), shape(update)[:depth])
-    return g(ScatterNdOp, x, tuples_, update, reduction="none")
+    result = g(ScatterNdOp, x, tuples_, update, reduction="none")
+    if depth == 1 and are_equal(shape(update)[0], 1) and isinstance(result, SSAValue):
+        n.program.written[result] = Written(x, starts[0], g.reshape(update, shape(update)[1:]))
+    return result
 
 
 RULES: dict[str, Rule] = {"dynamic_update_slice": dynamic_update_slice, "scatter": scatter}
