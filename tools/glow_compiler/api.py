@@ -112,8 +112,8 @@ def check_kind(model: Any) -> None:
         jax = type(model).__module__.partition(".")[0] in ("jax", "jaxlib")
         torch = any(kind.__module__.startswith("torch.") for kind in type(model).__mro__)
         raise TypeError(
-            "a model is a path (.onnx, .mlir), an onnx.ModelProto or jax.export.Exported or the bytes of one, a "
-            f"module, a GraphBuilder or a pair of Caffe2 nets, not {type(model).__name__}"
+            "a model is a path (.onnx, .mlir), an onnx.ModelProto or jax.export.Exported or the bytes of one, "
+            f"a module, a GraphBuilder or a pair of Caffe2 nets, not {type(model).__name__}"
             + ("; write it by jax.export.export(function)(*shapes) first" if jax else "")
             + ("; write it by torch.onnx.export(model, inputs, 'model.onnx') first" if torch else "")
         )
@@ -137,7 +137,8 @@ def compile(
     """Compile a model for a backend, which is named (with its `options`) or given.
 
     `model`: a path, an onnx.ModelProto or jax.export.Exported, the bytes of one, a module or a GraphBuilder;
-    files of `Executable.save` (.glow) are loaded. `threads="auto"` is one for each core that the process may use.
+    files of `Executable.save` (.glow) are loaded. `threads="auto"` is one for each core that the process may
+    use.
     `shapes` binds symbolic dimensions: one dict, {"x": (1, 3, 224, 224)} or {"N": 1}, fixes them, a list of
     dicts of shapes compiles each beforehand and leaves others to be compiled when first met. Without it the
     first shapes get a program of their own, and one for any size serves those that differ. `specialize`:
