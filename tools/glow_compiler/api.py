@@ -112,7 +112,7 @@ def check_kind(model: Any) -> None:
         jax = type(model).__module__.partition(".")[0] in ("jax", "jaxlib")
         torch = any(kind.__module__.startswith("torch.") for kind in type(model).__mro__)
         raise TypeError(
-            "a model is a path (.onnx, .mlir), an onnx.ModelProto or jax.export.Exported or the bytes of one, "
+            "a model is a path (.onnx, .mlir), an onnx.ModelProto, jax.export.Exported or bytes of one, "
             f"a module, a GraphBuilder or a pair of Caffe2 nets, not {type(model).__name__}"
             + ("; write it by jax.export.export(function)(*shapes) first" if jax else "")
             + ("; write it by torch.onnx.export(model, inputs, 'model.onnx') first" if torch else "")
