@@ -215,6 +215,22 @@ REDUCTIONS: dict[str, tuple[Formula, str]] = {
     "of a reduction, read twice": (
         lambda n, x: n.add(n.sum(s := n.sum(x, 0), 1), s), "reduce_sum reduce_sum add",
     ),
+    "a sum over its count": (lambda n, x: n.div(n.sum(x, 1), 6.0), "reduce_mean"),
+    "a sum times the inverse of its count": (
+        lambda n, x: n.mul(n.reduce_sum(x, axes=(0,)), 1 / 3), "reduce_mean",
+    ),
+    "a sum over another count": (lambda n, x: n.div(n.sum(x, 1), 5.0), "reduce_sum div"),
+    "a sum times its count": (lambda n, x: n.mul(n.sum(x, 1), 6.0), "reduce_sum mul"),
+    "a count over a sum": (lambda n, x: n.div(6.0, n.sum(x, 1)), "reduce_sum div"),
+    "a sum over its count, read twice": (
+        lambda n, x: n.add(n.div(s := n.sum(x, 1), 6.0), s), "reduce_sum div add",
+    ),
+    "a sum over its count under a predicate": (
+        lambda n, x: n.div(n.sum(x, 1), 6.0, predicate=when(n)), "reduce_sum div",
+    ),
+    "a sum of whole numbers over its count": (
+        lambda n, x: n.div(n.sum(ints(n, 3, 6), 1), np.int32(6)), "reduce_sum div",
+    ),
     "a mean of an image": (lambda n, x: n.mean(t(n, 1, 2, 3, 4), 2, 3), "avg_pool"),
     "a maximum of an image": (lambda n, x: n.top(t(n, 1, 2, 3, 4), 3, 2), "max_pool"),
     "a mean of an image under a predicate": (
@@ -240,6 +256,12 @@ def norm(n: Net, x: SSAValue, *axes: int, means: Sequence[int] | None = None) ->
     """d / sqrt(mean(d * d) + epsilon)."""
     d, square = standard(n, x, axes, means)
     return n.div(d, n.sqrt(n.add(square, 1e-3)))
+
+
+def put_back(n: Net, x: SSAValue, *ones: int) -> SSAValue:
+    """A normalisation of rows whose statistics lose their axis and get others by reshapes."""
+    d = n.sub(x, to(n, n.reduce_mean(x, axes=(1,)), *ones))
+    return n.div(d, to(n, n.sqrt(n.add(n.reduce_mean(n.mul(d, d), axes=(1,)), 1e-3)), *ones))
 
 
 def plain(n: Net, x: SSAValue) -> SSAValue:
@@ -272,6 +294,18 @@ NORMALIZATIONS: dict[str, tuple[Formula, str]] = {
             n.sqrt(n.add(n.mean(n.mul(d, d), 1), 1e-3)),
         ),
         "reduce_mean sub rms_norm",
+    ),
+    "with axes dropped and put back": (lambda n, x: put_back(n, x, 3, 1), "layer_norm"),
+    "with axes dropped and others put back": (
+        lambda n, x: put_back(n, t(n, 6, 6), 1, 6),
+        "reduce_mean reshape sub mul reduce_mean add sqrt reshape div",
+    ),
+    "with means put back and a deviation elsewhere": (
+        lambda n, x: n.div(
+            d := n.sub(y := t(n, 6, 6), n.mean(y, 1)),
+            to(n, n.sqrt(n.add(n.reduce_mean(n.mul(d, d), axes=(1,)), 1e-3)), 1, 6),
+        ),
+        "reduce_mean sub mul reduce_mean add sqrt reshape div",
     ),
     "over no axis": (
         lambda n, x: n.div(x, n.sqrt(n.add(n.mean(n.mul(x, x)), 1e-3))), "mul reduce_mean add sqrt div",

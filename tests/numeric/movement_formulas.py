@@ -226,7 +226,13 @@ RESHAPES: dict[str, tuple[Formula, str]] = {
         "softmax reshape add reshape",
     ),
     "beside a row that is not known": (
-        lambda n, x: n.add(soft(n, x, 1, 3, 6), t(n, 6)), "softmax reshape add",
+        lambda n, x: n.add(soft(n, x, 1, 3, 6), t(n, 6)), "softmax add reshape",
+    ),
+    "beside a row that was given axes": (
+        lambda n, x: n.add(soft(n, x, 1, 3, 6), to(n, t(n, 6), 1, 1, 6)), "softmax add reshape",
+    ),
+    "beside a row of two axes that is not known": (
+        lambda n, x: n.add(soft(n, x, 1, 3, 6), t(n, 1, 6)), "softmax reshape add",
     ),
     "beside a row of another length": (
         lambda n, x: n.add(soft(n, x, 6, 3), row(3)),

@@ -28,9 +28,9 @@ Shapes = Mapping[str, Sequence[int] | int]
 
 
 def load(model: Any, shapes: Shapes | None = None) -> Any:
-    """The graph-level module of a model: an .onnx, .pt2 or .mlir path, a ModelProto or its bytes, a program
-    of torch.export, a builder or a module. Of a path that `f.save` of a compiled function wrote, the compiled
-    function.
+    """The graph-level module of a model: an .onnx, .pt2 or .mlir path, a ModelProto or jax.export.Exported,
+    the bytes of one, a program of torch.export, a builder or a module. Of a path that `f.save` of a compiled
+    function wrote, the compiled function.
 
     A pair of paths is a Caffe2 net: init net, predict net; `shapes` gives the shape of every input.
     Otherwise `shapes` binds symbolic dimensions (input name -> shape, or the dimension's name -> size); the
@@ -92,12 +92,38 @@ def load_graph(model: Any, shapes: Shapes | None = None) -> ModuleOp:
 
 
 def parsed(model: Any) -> Any:
-    """A model, of the bytes of an .onnx file the onnx.ModelProto; GlowError where they hold none."""
+    """A model: of the bytes of an .onnx file the onnx.ModelProto, of what JAX exported the module.
+
+    GlowError where bytes hold neither, ImportProblems with every problem of a function of JAX.
+    """
     if not isinstance(model, bytes | bytearray | memoryview):
-        return model
+        return _exported(model) if _is_exported(model) else model
+    # No protobuf message begins with the end of a group; the second are the first bytes of MLIR's bytecode.
+    if len(model) and bytes(model[:1])[0] & 7 == 4 and b"ML\xefR" in bytes(model):
+        from glow_frontends.stablehlo import deserialized
+
+        return _exported(deserialized(bytes(model)))
     from glow_frontends.onnx.model import parse
 
     return parse(bytes(model), f"a model of {len(model)} bytes")
+
+
+def _is_exported(model: Any) -> bool:
+    """Whether a model is a jax.export.Exported; JAX may be missing."""
+    return any(
+        kind.__name__ == "Exported" and kind.__module__.startswith("jax.") for kind in type(model).__mro__
+    )
+
+
+def _exported(model: Any) -> ModuleOp:
+    from glow_frontends.stablehlo import import_exported
+
+    try:
+        return import_exported(model)
+    except OpenSizes as error:
+        raise ShapeError(
+            f"the function's sizes cannot stay open: {error}; export it for known ones"
+        ) from None
 
 
 def check_kind(model: Any) -> None:
@@ -105,10 +131,12 @@ def check_kind(model: Any) -> None:
     pair = isinstance(model, tuple) and len(model) == 2  # pyright: ignore[reportUnknownArgumentType]
     proto = hasattr(getattr(model, "graph", None), "initializer")
     if not (pair or isinstance(model, str | Path) or proto):
+        jax = type(model).__module__.partition(".")[0] in ("jax", "jaxlib")
         raise TypeError(
-            "a model is a path (.onnx, .pt2, .mlir), an onnx.ModelProto or its bytes, a PyTorch module or "
-            "program of torch.export, a module, a GraphBuilder or a pair of Caffe2 nets, "
-            f"not {type(model).__name__}"
+            "a model is a path (.onnx, .pt2, .mlir), an onnx.ModelProto or jax.export.Exported, the bytes of "
+            "one, a PyTorch module, a program of torch.export, a module, a GraphBuilder or a pair of Caffe2 "
+            f"nets, not {type(model).__name__}"
+            + ("; write it by jax.export.export(function)(*shapes) first" if jax else "")
         )
 
 
@@ -131,8 +159,8 @@ def compile(
 ) -> Executable:
     """Compile a model for a backend, which is named (with its `options`) or given.
 
-    `model`: a path, an onnx.ModelProto or its bytes, a PyTorch module or program of torch.export, a module or
-    a GraphBuilder; files of `Executable.save` (.glow) are loaded. A PyTorch module is exported as it is, in
+    `model`: a path, an onnx.ModelProto or jax.export.Exported, the bytes of one, a PyTorch module, a program of
+    torch.export, a module or a GraphBuilder; files of `Executable.save` (.glow) are loaded. A PyTorch module is exported as it is, in
     training or evaluation: `example_inputs` are what it is called with, a tuple (a dict of arguments by name,
     one tensor), as such or in place of `backend`; `dynamic_shapes` says which sizes stay open, as for
     torch.export. `threads="auto"` is one for each core that the process may use.

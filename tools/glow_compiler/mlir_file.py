@@ -8,9 +8,8 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.utils.exceptions import ParseError
 
 from glow_dialects.core.errors import GlowError
-from glow_dialects.parse import parse_module
 from glow_runtime.weights import attach_weights
-from glow_tools.context import tool_context
+from glow_tools.common import parse_text
 
 
 def read_text_file(path: Path) -> str:
@@ -29,10 +28,10 @@ def read_text_file(path: Path) -> str:
 
 
 def read_mlir(path: Path) -> ModuleOp:
-    """The module of IR text, with the weights beside it; GlowError where it is none."""
+    """The module of IR text, with the weights beside it, or of StableHLO; GlowError where it is neither."""
     text = read_text_file(path)
     try:
-        module = parse_module(text, str(path), tool_context())
+        module = parse_text(text, str(path))
     except ParseError as error:
         raise GlowError(str(error).strip()) from None
     attach_weights(module, path)

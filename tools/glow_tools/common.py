@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -110,8 +111,16 @@ def _report(message: str) -> int:
     return BAD_INPUT
 
 
+#: An operation of StableHLO, in generic form or not.
+_STABLEHLO = re.compile(r'"stablehlo\.\w+"\(|= stablehlo\.\w+ ')
+
+
 def parse_text(text: str, name: str, ctx: Context | None = None, unregistered: bool = False) -> ModuleOp:
-    """Parse IR; raises ParseError with file, line and column."""
+    """Parse IR, or import StableHLO; raises ParseError with file, line and column."""
+    if not unregistered and _STABLEHLO.search(text):
+        from glow_frontends.stablehlo import import_stablehlo
+
+        return import_stablehlo(text, name)
     from glow_dialects.parse import parse_module
     from glow_tools.context import tool_context
 

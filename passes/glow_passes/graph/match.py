@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TypeVar
 
 from xdsl.ir import Operation, SSAValue
 
@@ -10,8 +11,12 @@ from glow_dialects.core.types import Array, element_of, is_float, shape_of
 from glow_dialects.ops.arithmetic import AddOp, MulOp
 from glow_dialects.ops.literal import LiteralOp
 from glow_dialects.ops.module import GetOp
+from glow_dialects.ops.reduce import ReductionOp, reduced_shape
+from glow_dialects.ops.reshape import ReshapeOp
 from glow_dialects.ops.splat import SplatOp
 from glow_passes.graph.driver import Rewriter, is_used_once, producer
+
+R = TypeVar("R", bound=ReductionOp)
 
 
 def is_known(value: SSAValue, r: Rewriter) -> bool:
@@ -57,6 +62,20 @@ def beside_scalar(value: SSAValue, kind: type[Operation], r: Rewriter) -> tuple[
         if number is not None and x.type == value.type:
             return x, number
     return None
+
+
+def kept_reduction(value: SSAValue, kind: type[R]) -> R | None:
+    """The reduction whose result `value` is, its axes kept as ones, by a reshape or not."""
+    reduction = producer(without_reshape(value), kind)
+    if reduction is None or shape_of(value) != reduced_shape(shape_of(reduction.input), reduction.axes, True):
+        return None
+    return reduction
+
+
+def without_reshape(value: SSAValue) -> SSAValue:
+    """What `value` is a reshape of, or itself."""
+    turned = producer(value, ReshapeOp)
+    return value if turned is None else turned.input
 
 
 def factors(value: SSAValue, r: Rewriter, depth: int = 3) -> tuple[list[SSAValue], float]:

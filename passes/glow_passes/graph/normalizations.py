@@ -15,17 +15,18 @@ from glow_dialects.core.types import Array, shape_of, tensor, typed
 from glow_dialects.ops.arithmetic import AddOp, DivOp, MulOp, SubOp
 from glow_dialects.ops.group_norm import InstanceNormOp
 from glow_dialects.ops.layer_norm import LayerNormOp, RmsNormOp
-from glow_dialects.ops.reduce import ReduceMeanOp
+from glow_dialects.ops.reduce import ReduceMeanOp, reduced_shape
 from glow_dialects.ops.reshape import ReshapeOp
 from glow_dialects.ops.unary_math import ReciprocalOp, RsqrtOp, SqrtOp
 from glow_passes.graph.driver import Pattern, Rewriter, is_used_once, producer
-from glow_passes.graph.match import beside_scalar, rank
+from glow_passes.graph.match import beside_scalar, kept_reduction, rank, without_reshape
 
 N = TypeVar("N", LayerNormOp, RmsNormOp)
 
 
 def _deviation(value: SSAValue, inverse: bool, r: Rewriter) -> tuple[SSAValue, float] | None:
-    """(v, epsilon) where `value` is sqrt(v + epsilon), or 1 over it."""
+    """(v, epsilon) where `value` is sqrt(v + epsilon), or 1 over it, by a reshape or not."""
+    value = without_reshape(value)
     if inverse:
         rsqrt = producer(value, RsqrtOp)
         reciprocal = producer(value, ReciprocalOp)
@@ -39,9 +40,9 @@ def _deviation(value: SSAValue, inverse: bool, r: Rewriter) -> tuple[SSAValue, f
 
 
 def _mean_of_square(value: SSAValue) -> tuple[SSAValue, tuple[int, ...]] | None:
-    """(d, axes) where `value` is the mean of d * d over axes, kept as 1."""
+    """(d, axes) where `value` is the mean of d * d over axes."""
     mean = producer(value, ReduceMeanOp)
-    if mean is None or not mean.keepdims:
+    if mean is None:
         return None
     square = producer(mean.input, MulOp)
     if square is None or square.lhs is not square.rhs:
@@ -56,6 +57,8 @@ def normalized(op: DivOp | MulOp, r: Rewriter) -> SSAValue | None:
         deviation = _deviation(spread, isinstance(op, MulOp), r)
         square = None if deviation is None else _mean_of_square(deviation[0])
         if deviation is None or square is None or square[0] is not d:
+            continue
+        if shape_of(spread) != reduced_shape(shape_of(d), square[1], True):
             continue
         return _norm_of(d, square[1], deviation[1], r)
     return None
@@ -79,8 +82,8 @@ def _centred(d: SSAValue, axes: tuple[int, ...]) -> SSAValue | None:
     difference = producer(d, SubOp)
     if difference is None:
         return None
-    mean = producer(difference.rhs, ReduceMeanOp)
-    if mean is None or mean.input is not difference.lhs or not mean.keepdims:
+    mean = kept_reduction(difference.rhs, ReduceMeanOp)
+    if mean is None or mean.input is not difference.lhs:
         return None
     return difference.lhs if tuple(sorted(mean.axes)) == axes else None
 

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from xdsl.ir import SSAValue
 
+from glow_dialects.core.extent import is_open
 from glow_dialects.core.types import is_float, shape_of, typed
+from glow_dialects.ops.arithmetic import DivOp, MulOp
 from glow_dialects.ops.avg_pool import AvgPoolOp
 from glow_dialects.ops.max_pool import MaxPoolOp
 from glow_dialects.ops.reduce import (
     ReduceMaxOp,
     ReduceMeanOp,
+    ReduceSumOp,
     ReductionOp,
 )
 from glow_dialects.ops.reshape import ReshapeOp
 from glow_passes.graph.driver import Pattern, Rewriter, producer
+from glow_passes.graph.match import beside_scalar, near
 
 
 def reduce_one_element(op: ReductionOp, r: Rewriter) -> SSAValue | None:
@@ -53,9 +57,27 @@ def image_to_pool(op: ReduceMeanOp | ReduceMaxOp, r: Rewriter) -> SSAValue | Non
     return pooled if pooled.type == op.result.type else r(ReshapeOp(pooled, results=op.result.type))
 
 
+def sum_to_mean(op: MulOp | DivOp, r: Rewriter) -> SSAValue | None:
+    """reduce_sum(x) / n, n elements in each sum, -> reduce_mean(x)."""
+    scaled = beside_scalar(op.result, type(op), r)
+    total = None if scaled is None else producer(scaled[0], ReduceSumOp, single=True)
+    if scaled is None or total is None or not is_float(typed(op.result).element_type):
+        return None
+    count = total.count
+    if is_open([count]) or op.predicate is not None or scaled[0] is not op.lhs:
+        return None
+    number = scaled[1] * count if isinstance(op, MulOp) else scaled[1] / count
+    if not near(number, 1, 1e-6):
+        return None
+    return r(ReduceMeanOp(total.input, axes=total.axes, keepdims=total.keepdims))
+
+
 PATTERNS = (
     Pattern((ReductionOp,), reduce_one_element, lambda op: op.NESTS),
     Pattern((ReductionOp,), reduce_of_reduce, lambda op: op.NESTS),
 )
 #: Makes operators that backends may lack; only before lowering.
-RECOGNIZE = (Pattern((ReduceMeanOp, ReduceMaxOp), image_to_pool),)
+RECOGNIZE = (
+    Pattern((ReduceMeanOp, ReduceMaxOp), image_to_pool),
+    Pattern((MulOp, DivOp), sum_to_mean),
+)

@@ -78,9 +78,11 @@ def _before(value: SSAValue, shape: tuple[int, ...], below: tuple[int, ...], r: 
     if mine == shape and (len(below) < len(shape) or is_known(value, r)):
         return r(ReshapeOp.to(value, below))  # towards fewer dimensions only, or it would not end
     # A row that lies along the last dimension of both, such as a bias.
-    if not is_known(value, r) or any(n != 1 for n in mine[:-1]) or below[-1] != mine[-1]:
+    if any(n != 1 for n in mine[:-1]) or below[-1] != mine[-1]:
         return None
-    return value if len(mine) == 1 else r(ReshapeOp.to(value, mine[-1:]))
+    if len(mine) == 1 or (inner is not None and shape_of(inner.input) == mine[-1:]):
+        return value if inner is None else inner.input
+    return r(ReshapeOp.to(value, mine[-1:])) if is_known(value, r) else None
 
 
 PATTERNS = (

@@ -4,23 +4,13 @@ from __future__ import annotations
 
 from xdsl.ir import SSAValue
 
-from glow_dialects.core.types import dtype_of, shape_of
+from glow_dialects.core.types import dtype_of
 from glow_dialects.ops.arithmetic import DivOp, SubOp
-from glow_dialects.ops.reduce import ReduceMaxOp, ReduceSumOp, ReductionOp
-from glow_dialects.ops.reshape import ReshapeOp
+from glow_dialects.ops.reduce import ReduceMaxOp, ReduceSumOp
 from glow_dialects.ops.softmax import LogSoftmaxOp, SoftmaxOp
 from glow_dialects.ops.unary_math import ExpOp, LogOp
 from glow_passes.graph.driver import Pattern, Rewriter, producer
-
-
-def _reduction(value: SSAValue, kind: type[ReductionOp]) -> ReductionOp | None:
-    """The reduction whose result `value` is, its axes kept as ones, by a reshape or not."""
-    turned = producer(value, ReshapeOp)
-    reduction = producer(value if turned is None else turned.input, kind)
-    if reduction is None:
-        return None
-    kept = tuple(1 if i in reduction.axes else n for i, n in enumerate(shape_of(reduction.input)))
-    return reduction if shape_of(value) == kept else None
+from glow_passes.graph.match import kept_reduction
 
 
 def exp_sum_div(op: DivOp, r: Rewriter) -> SSAValue | None:
@@ -31,7 +21,7 @@ def exp_sum_div(op: DivOp, r: Rewriter) -> SSAValue | None:
     if dtype_of(op.result.type).itemsize < 4:
         return None
     raised = producer(op.lhs, ExpOp)
-    total = _reduction(op.rhs, ReduceSumOp)
+    total = kept_reduction(op.rhs, ReduceSumOp)
     if raised is None or total is None or total.input is not op.lhs:
         return None
     axes, x = total.axes, raised.input
@@ -39,7 +29,7 @@ def exp_sum_div(op: DivOp, r: Rewriter) -> SSAValue | None:
         return None
     shifted = producer(x, SubOp)
     if shifted is not None:
-        top = _reduction(shifted.rhs, ReduceMaxOp)
+        top = kept_reduction(shifted.rhs, ReduceMaxOp)
         if top is not None and top.input is shifted.lhs and top.axes == axes:
             x = shifted.lhs
     return r(SoftmaxOp(x, axis=axes[0])) if x.type == op.result.type else None

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import isqrt, prod
-from typing import TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 from xdsl.dialects.builtin import i64
@@ -25,7 +25,6 @@ from glow_dialects.ops.scatter_nd import ScatterNdOp
 from glow_dialects.ops.splat import SplatOp
 from glow_frontends.onnx.emitter import Emitter
 from glow_frontends.onnx.errors import NeedsHost, NeedsValue, RuleError
-from glow_frontends.onnx.node import Node
 from glow_frontends.onnx.rules.shape import cut
 from glow_frontends.onnx.sizes import sizes_of
 from glow_frontends.onnx.values import AnyValue, Value, rank, shape
@@ -38,6 +37,29 @@ SMALL_STACK = 1 << 15
 MAX_STACK = 1 << 24
 
 
+class Problems(Protocol):
+    """Where what is wrong with a body is noted."""
+
+    @property
+    def problems(self) -> list[Any]:
+        """Of which those of a body that is given up are taken back."""
+        ...
+
+
+class Looping(Protocol):
+    """The node that a loop stands for."""
+
+    @property
+    def op(self) -> str:
+        """The operator's name."""
+        ...
+
+    @property
+    def scope(self) -> Problems:
+        """The graph around it."""
+        ...
+
+
 def is_open_count(limit: Value) -> bool:
     """Whether the number of turns is a size that only the run tells."""
     sizes = sizes_of(limit) if isinstance(limit, SSAValue) else None
@@ -46,7 +68,7 @@ def is_open_count(limit: Value) -> bool:
 
 def body_of(
     g: Emitter,
-    n: Node,
+    n: Looping,
     kinds: Sequence[Attribute],
     make: Callable[[Sequence[SSAValue]], Sequence[Value]],
     cause: SSAValue | None = None,
@@ -69,7 +91,7 @@ class Loop:
     """At most `limit` turns (None: no limit), the first where `going` says so."""
 
     g: Emitter
-    n: Node
+    n: Looping
     limit: Value | None
     going: Value
     state: Sequence[SSAValue]
