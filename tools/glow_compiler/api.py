@@ -159,11 +159,12 @@ def compile(
 ) -> Executable:
     """Compile a model for a backend, which is named (with its `options`) or given.
 
-    `model`: a path, an onnx.ModelProto or jax.export.Exported, the bytes of one, a PyTorch module, a program of
-    torch.export, a module or a GraphBuilder; files of `Executable.save` (.glow) are loaded. A PyTorch module is exported as it is, in
-    training or evaluation: `example_inputs` are what it is called with, a tuple (a dict of arguments by name,
-    one tensor), as such or in place of `backend`; `dynamic_shapes` says which sizes stay open, as for
-    torch.export. `threads="auto"` is one for each core that the process may use.
+    `model`: a path, an onnx.ModelProto or jax.export.Exported, the bytes of one, a PyTorch module, a
+    program of torch.export, a module or a GraphBuilder; files of `Executable.save` (.glow) are loaded. A
+    PyTorch module is exported as it is, in training or evaluation: `example_inputs` are what it is called
+    with, a tuple (a dict of arguments by name, one tensor), as such or in place of `backend`;
+    `dynamic_shapes` says which sizes stay open, as for torch.export. `threads="auto"` is one for each
+    core that the process may use.
     `shapes` binds symbolic dimensions: one dict, {"x": (1, 3, 224, 224)} or {"N": 1}, fixes them, a list of
     dicts of shapes compiles each beforehand and leaves others to be compiled when first met. Without it the
     first shapes get a program of their own, and one for any size serves those that differ. `specialize`:
