@@ -61,7 +61,10 @@ def grid(shape: Sequence[int], axes: int | None = None) -> list[Array]:
 
 def scatter(result: Array, data: Array, where: tuple[Array, ...], updates: Array, reduction: str) -> None:
     """result = data, joined with updates at index arrays; the last of equal places wins for "none"."""
-    place: Any = where or (...,)  # index tuples of no indices name the whole tensor
+    if not where:  # index tuples of no indices name the whole tensor, one after another
+        rows = updates.reshape(-1, *data.shape) if data.size else updates[:0].reshape(0, *data.shape)
+        return scatter(result[None], data[None], (np.zeros(len(rows), np.int64),), rows, reduction)
+    place: Any = where
     if reduction == "none":
         result[...] = data
         result[place] = updates

@@ -85,9 +85,9 @@ class CrossEntropyOp(PureOp):
         check_float(self.name, self.logits)
         check_choice(self.name, "reduction", self.reduction, REDUCTIONS)
         shape = shape_of(self.logits)
-        if len(shape) < 2:
+        if len(shape) < 2 or shape[1] == 0:
             raise VerifyException(
-                f"{self.name}: logits {self.logits.type} have no axis of classes; they need an axis 1"
+                f"{self.name}: logits {self.logits.type} have no classes; they need an axis 1 of some"
             )
         samples = (shape[0], *shape[2:])
         if shape_of(self.labels) != samples or dtype_of(typed(self.labels)).kind not in "iu":

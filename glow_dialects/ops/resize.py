@@ -304,21 +304,21 @@ def _coordinates(op: ResizeBaseOp, axis: int, size: int, new_size: int, scale: f
     """
     f32 = np.float32
     place, half, last = np.arange(new_size, dtype=f32), f32(0.5), f32(size - 1)
-    length, scale = f32(scale * size), f32(scale)  # of the result before it was made whole
+    length, factor = f32(scale * size), f32(scale)  # the length of the result before it was made whole
     match op.coordinate_transformation_mode:
         case "half_pixel":
-            return (place + half) / scale - half
+            return (place + half) / factor - half
         case "half_pixel_symmetric":
-            offset = f32(size) / 2 * (1 - f32(new_size) / (scale * f32(size)))
-            return ((place + half).astype(np.float64) / scale + offset - half).astype(f32)
+            offset = f32(size) / 2 * (1 - f32(new_size) / (factor * f32(size)))
+            return ((place + half).astype(np.float64) / factor + offset - half).astype(f32)
         case "pytorch_half_pixel":
-            return (place + half) / scale - half if new_size > 1 else np.zeros(new_size, f32)
+            return (place + half) / factor - half if new_size > 1 else np.zeros(new_size, f32)
         case "align_corners":
             return place * last / (length - 1) if length != 1 else np.zeros(new_size, f32)
         case "asymmetric":
-            return place / scale
+            return place / factor
         case "tf_half_pixel_for_nn":
-            return (place + half) / scale
+            return (place + half) / factor
         case _:
             rank = len(op.sizes)
             begin, end = f32(op.roi[axis]), f32(op.roi[axis + rank])

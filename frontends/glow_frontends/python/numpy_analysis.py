@@ -152,7 +152,7 @@ def polyfit(x: Any, y: Any, deg: int, rcond: Any = None, full: bool = False, w: 
     narrow = (np.asarray(x) * 1.0).dtype == np.float32
     cut = len(powers) * (2.0**-23 if narrow else 2.0**-52) if rcond is None else rcond
     if w is not None:
-        powers = powers * np.float64(w)[:, None]
+        powers = powers * np.array(w).astype(np.float64)[:, None]
         wanted = (wanted.T * np.float64(w)).T
     scale = np.sqrt(np.sum(powers * powers, 0))
     return (np.linalg.lstsq(powers / scale, wanted, cut)[0].T / scale).T

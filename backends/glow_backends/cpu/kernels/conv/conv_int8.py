@@ -31,6 +31,7 @@ from glow_backends.cpu.kernels.pointwise.lookup import permutes_bytes
 from glow_backends.cpu.target import CpuTarget
 from glow_dialects.core.blocks import pad_to
 from glow_dialects.core.types import Array, UniformQuantizedType, element_of, present
+from glow_dialects.ops.quantize import quantized_type
 from glow_dialects.ops.requantize import scale_of, stored_limits, zero_of
 
 
@@ -210,7 +211,7 @@ class Int8Conv(Kernel[IntegerConvOp, Int8ConvSpec]):
         biases = [context.constant(v) for v in present(op.bias)]
         # Padding is real zeros: stored ones, or what a depthwise kernel leaves out.
         bias = bias_of(filters, biases[0] if biases else None, zero_of(source) - spec.zero)
-        factor = factors_of(element_of(op.filter), source, _own(op), spec.conv.out_channels)
+        factor = factors_of(quantized_type(op.filter), source, _own(op), spec.conv.out_channels)
         how = f"int8_conv|{self.packing(spec, target)}"
         return [
             op.result,
