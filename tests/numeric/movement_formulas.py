@@ -207,6 +207,9 @@ RESHAPES: dict[str, tuple[Formula, str]] = {
     "beside a number of more axes": (
         lambda n, x: n.add(soft(n, x, 3, 2, 3), t(n, 1, 1, 1)), "softmax reshape add reshape",
     ),
+    "beside a row that was a column": (
+        lambda n, x: n.add(soft(n, x, 1, 3, 6), to(n, t(n, 6, 1), 6)), "softmax reshape add reshape",
+    ),
     "beside a tensor of more axes": (
         lambda n, x: n.add(soft(n, x, 3, 2, 3), t(n, 3, 2, 3)), "softmax reshape add reshape",
     ),

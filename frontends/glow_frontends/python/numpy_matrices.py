@@ -273,8 +273,8 @@ def _singular(a: Any) -> Any:
 
 def svd(a: Any, full_matrices: bool = True, compute_uv: bool = True, hermitian: bool = False) -> Any:
     """Orthogonal matrices and a diagonal, from the largest on, whose product is a; signs are not LAPACK's."""
-    kind = _floats(a)
     u, s, vh = _singular(_matrix(a))
+    kind = _floats(a)
     if not compute_uv:
         return s.astype(kind)
     if full_matrices:

@@ -413,6 +413,10 @@ class PrimalsOf(Primitive):
 
         return run
 
+    def transpose(self, op: FnOp, i: int, d: Term, x: Sequence[Term]) -> Term:
+        # The gradient of a gradient is its tangent: no program asks for this.
+        raise UnsupportedError(f"{op.source}: no gradient for {self.short}; use glow.stop_gradient")
+
 
 def primals(items: Sequence[Any], size: int) -> list[Any]:
     """Of items in groups, `size` of values, then as many of tangents, those of values; the front may miss."""

@@ -80,8 +80,10 @@ def _before(value: SSAValue, shape: tuple[int, ...], below: tuple[int, ...], r: 
     # A row that lies along the last dimension of both, such as a bias.
     if any(n != 1 for n in mine[:-1]) or below[-1] != mine[-1]:
         return None
-    if len(mine) == 1 or (inner is not None and shape_of(inner.input) == mine[-1:]):
-        return value if inner is None else inner.input
+    if len(mine) == 1:
+        return value
+    if inner is not None and shape_of(inner.input) == mine[-1:]:
+        return inner.input
     return r(ReshapeOp.to(value, mine[-1:])) if is_known(value, r) else None
 
 
