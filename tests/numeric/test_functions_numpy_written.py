@@ -81,7 +81,8 @@ TOPICS = {
         np.correlate(x[0, :3], x[1], "full") | np.correlate(s, x[1]) | np.correlate(x[0], x[1, :2], "same")
     """,
     "polynomials": """
-        np.polyadd(r, s) | np.polysub(s, r) | np.polymul(r * r + 1, s * s + 1) | np.polyder(r) | np.polyder(r, 2)
+        np.polyadd(r, s) | np.polysub(s, r) | np.polymul(r * r + 1, s * s + 1)
+        np.polyder(r) | np.polyder(r, 2)
         np.polyint(r)
         np.polyint(r, 2) | np.polyint(r, k=3) | np.polyint(r, 2, [1, 2]) | np.vander(r) | np.vander(r, 3)
         np.vander(r, 3, increasing=True) | np.polyfit(r, x[1], 2) | np.polyfit(r, x[1], 1, w=x[2] * x[2] + 1)

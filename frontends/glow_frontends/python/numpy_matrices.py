@@ -134,7 +134,7 @@ def _matrix(a: Any) -> Any:
 
 def _floats(a: Any) -> Any:
     """The element type of results."""
-    return (np.asarray(a) * 1.0).dtype
+    return (np.atleast_1d(a) * 1.0).dtype
 
 
 def _reflected(a: Any, columns: int) -> Any:

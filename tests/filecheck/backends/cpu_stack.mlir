@@ -8,6 +8,7 @@ glow.placeholder @z output : tensor<2x8xf32>
 glow.placeholder @b output : tensor<2x8xi1>
 glow.placeholder @s input : tensor<1xf32>
 glow.placeholder @t output : tensor<1xf32>
+glow.placeholder @w output : tensor<8xf32>
 
 // A chain with a broadcast operand and a number: one loop.
 // CHECK-LABEL: glow.func @chain
@@ -166,4 +167,19 @@ glow.func @of_one_element_for_others {
   %f = glow.sub %x, %r : (tensor<2x8xf32>, tensor<1x1xf32>) -> tensor<2x8xf32>
   glow.save %f to @y : tensor<2x8xf32>
   glow.save %b to @t : tensor<1xf32>
+}
+
+// Nor where it has more axes than the loop that reads it.
+// CHECK-LABEL: glow.func @of_one_element_of_more_axes
+glow.func @of_one_element_of_more_axes {
+  %v = glow.get @v : tensor<8xf32>
+  %s = glow.get @s : tensor<1xf32>
+  // CHECK: %a = glow.abs
+  // CHECK: glow.reshape
+  // CHECK: %d = glow.mul %v
+  %t = glow.reshape %s : (tensor<1xf32>) -> tensor<1x1xf32>
+  %a = glow.abs %t : (tensor<1x1xf32>) -> tensor<1x1xf32>
+  %c = glow.reshape %a : (tensor<1x1xf32>) -> tensor<1xf32>
+  %d = glow.mul %v, %c : (tensor<8xf32>, tensor<1xf32>) -> tensor<8xf32>
+  glow.save %d to @w : tensor<8xf32>
 }

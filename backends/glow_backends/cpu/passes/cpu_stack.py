@@ -112,9 +112,10 @@ class _Groups:
             part.append(value.owner)
             value = value.owner.input
         part = [*part, *self.group.get(value.owner, ())]
-        inside = {*part, reader}
+        inside, rank = {*part, reader}, len(shape_of(reader.results[0]))
         alone = all(u.operation in inside for m in part for r in m.results for u in r.uses)
-        return part if alone and value.owner in inside else None
+        fits = all(len(shape_of(v)) <= rank for m in part for v in m.operands)
+        return part if alone and fits and value.owner in inside else None
 
     def loops(self) -> list[list[Operation]]:
         """The groups, each once."""
