@@ -88,9 +88,13 @@ def arange(g: Emitter, n: Node, *operands: Any) -> Value:
         if not (isinstance(start, int) and start == 0):
             numbers = g(AddOp, numbers, operand(g, start, INT64))
         return cast_to(g, numbers, n.dtype)
-    if n.dtype.kind in "iu" and all(isinstance(v, int) for v in (start, end, step)):
-        return np.arange(start, end, step, dtype=np.int64).astype(n.dtype)
+    whole = [int(v) for v in (start, end, step)]
+    if n.dtype == np.int64:
+        return np.arange(*whole, dtype=np.int64)
     length = int(np.ceil((end - start) / step))
+    if n.dtype.kind in "iu":  # as many as the floats tell, and whole steps from a whole start
+        start, step = whole[0], whole[2]
+        return (start + np.arange(length, dtype=np.int64) * step).astype(n.dtype)
     return (start + np.arange(length, dtype=np.float64) * step).astype(n.dtype)
 
 

@@ -15,6 +15,7 @@ from glow_dialects.ops.layer_norm import LayerNormOp, RmsNormOp
 from glow_dialects.ops.reduce import ReduceMeanOp
 from glow_dialects.ops.unary_math import RsqrtOp
 from glow_frontends.onnx.emitter import Emitter
+from glow_frontends.onnx.errors import RuleError
 from glow_frontends.onnx.rules.cast import cast_to
 from glow_frontends.onnx.values import Value, dtype_of_value, rank, shape, uniform
 from glow_frontends.torch.node import Decomposed, Node
@@ -95,6 +96,8 @@ def native_batch_norm(
     eps: float,
 ) -> list[Value]:
     """The same, where it does not train."""
+    if training and mean is not None and not n.op.endswith(".no_stats"):
+        raise RuleError("running statistics that change in place are not known; export their module")
     if training or mean is None or variance is None:
         raise Decomposed("batch norm by the statistics of the batch")
     return batch_norm_inference(g, n, x, weight, bias, mean, variance, momentum, eps)
