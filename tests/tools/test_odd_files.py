@@ -79,9 +79,9 @@ def test_leftovers_of_killed_writes_go(tmp_path: Path) -> None:
 
 def test_files_of_others(tmp_path: Path) -> None:
     """Where a model is PyTorch's, or a language model's folder, the message says what to do with it."""
-    (tmp_path / "net.pt2").write_bytes(b"PK\x03\x04\xff\xfe")
-    refused(run(opt.main, tmp_path / "net.pt2"), "net.pt2: this is not text; ", "by torch.onnx.export")
+    (tmp_path / "net.pth").write_bytes(b"PK\x03\x04\xff\xfe")
+    refused(run(opt.main, tmp_path / "net.pth"), "net.pth: this is not text; ", "by torch.onnx.export")
     (tmp_path / "config.json").write_text("{}")
     refused(run(opt.main, tmp_path), "Is a directory; glow.LanguageModel reads folders of language models")
     with pytest.raises(glow.GlowError, match=r"by torch\.onnx\.export"):
-        glow.compile(tmp_path / "net.pt2")
+        glow.compile(tmp_path / "net.pth")
