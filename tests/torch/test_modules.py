@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -193,6 +194,15 @@ def test_import_is_lazy() -> None:
     """PyTorch is imported by whoever has a module."""
     code = "import sys, glow_compiler; glow_compiler.GraphBuilder; assert 'torch' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.parametrize(("tracked", "training"), [(False, False), (False, True), (True, True)])
+def test_statistics_of_the_batch(tracked: bool, training: bool) -> None:
+    """Of layers that keep none of their own, and of those in training, as PyTorch computes them."""
+    torch.manual_seed(0)
+    layer, x = torch.nn.BatchNorm2d(3, track_running_stats=tracked).train(training), torch.randn(4, 3, 5, 5)
+    want = deepcopy(layer)(x).detach()
+    torch.testing.assert_close(glow.compile(layer, (x,))(x), want)
 
 
 def test_a_projection_is_refused() -> None:

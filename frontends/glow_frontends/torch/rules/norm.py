@@ -96,11 +96,16 @@ def native_batch_norm(
     eps: float,
 ) -> list[Value]:
     """The same, where it does not train."""
-    if training and mean is not None and not n.op.endswith(".no_stats"):
+    if training and mean is not None:
         raise RuleError("running statistics that change in place are not known; export their module")
     if training or mean is None or variance is None:
         raise Decomposed("batch norm by the statistics of the batch")
     return batch_norm_inference(g, n, x, weight, bias, mean, variance, momentum, eps)
+
+
+def batch_norm_of_batch(g: Emitter, n: Node, *operands: Any) -> list[Value]:
+    """Of a layer that keeps no statistics: PyTorch's decomposition has them."""
+    raise Decomposed("batch norm by the statistics of the batch")
 
 
 def group_norm(
@@ -150,6 +155,7 @@ def instance_norm(
 RULES: dict[str, Rule] = {
     "_fused_rms_norm": rms_norm,
     "_native_batch_norm_legit": native_batch_norm,
+    "_native_batch_norm_legit.no_stats": batch_norm_of_batch,
     "_native_batch_norm_legit_no_training": batch_norm_inference,
     "instance_norm": instance_norm,
     "native_batch_norm": native_batch_norm,
