@@ -1,7 +1,12 @@
-"""glow-legalize: nodes that a backend does not run become the smaller nodes that their cards give."""
+"""glow-legalize: nodes that a backend does not run become the smaller nodes that their cards give.
+
+Literals and splats that it does not run become constants of the module. Passes of the same run make only
+nodes that it runs from then on.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 
@@ -13,9 +18,12 @@ from glow_backends.base import Backend
 from glow_backends.named import BackendSpec
 from glow_dialects.core.errors import GlowError, UnsupportedError
 from glow_dialects.core.graph_op import GraphOp
+from glow_dialects.core.location import names, shortened
 from glow_dialects.core.packages import package_of
 from glow_dialects.ops.module import functions
 from glow_passes.contract import GraphPass
+from glow_passes.graph.place_constants import place_constants
+from glow_passes.legality import allow_only
 from glow_passes.lower.decompose import decompose
 
 
@@ -45,26 +53,39 @@ class LegalizePass(BackendSpec, GraphPass):
     backend: Backend
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
-        for function in functions(op):
+        for node in self.left_over(op):
+            self.refuse(node)
+        allow_only(self.can_take)
+
+    def left_over(self, module: ModuleOp) -> Iterator[GraphOp]:
+        """Decompose, and give the nodes that the backend does not take all the same."""
+        for function in functions(module):
             decompose(function, partial(runs, self.backend))
+        place_constants(module, where=lambda leaf: not self.can_take(leaf))
+        for function in functions(module):
             for node in function.walk():
                 if isinstance(node, GraphOp) and node.results and not self.can_take(node):
-                    self.refuse(node)
+                    yield node
 
     def can_take(self, node: GraphOp) -> bool:
         """Whether there is a way from the node to the backend's code."""
         if self.backend.compiles_graphs():
             return runs(self.backend, node)
-        return node.INSTR is not None or node.VIEW
+        return node.VIEW or (node.INSTR is not None and runs(self.backend, node))
 
     def refuse(self, node: GraphOp) -> None:
-        """UnsupportedError for a node that has no instruction, or that no backend of graphs runs."""
+        """UnsupportedError for a node that the backend does not run, or that has no instruction."""
         who = f"backend {self.backend.name}{package_of(type(self.backend))}"
-        if self.backend.compiles_graphs():
-            raise UnsupportedError(f"{who} does not run {node.name}, nor what it is made of")
+        where = shortened(names(node.location), 3)
+        what = f"{node.name} ('{where}')" if where else node.name
+        if self.backend.compiles_graphs() or node.INSTR is not None:
+            raise UnsupportedError(
+                f"{who} does not run {what}, nor what it is made of; '{self.backend.name}+cpu' runs the rest "
+                "of a model on the host"
+            )
         if not node.can_decompose():
-            raise UnsupportedError(f"{who}: {node.name} has neither an instruction nor a decomposition")
+            raise UnsupportedError(f"{who}: {what} has neither an instruction nor a decomposition")
         raise UnsupportedError(
-            f"{who} says that it supports {node.name}, which has no instruction: its supports() must be "
+            f"{who} says that it supports {what}, which has no instruction: its supports() must be "
             "false for it, so that it is decomposed, or the operator's card needs a reference"
         )

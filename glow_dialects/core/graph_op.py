@@ -221,7 +221,7 @@ class GraphOp(Operator):
             raise VerifyException(f"{self.name}: predicate {value.type}, expected i1 or a vector of i1")
         if value is not None and shape_of(value):
             batches = {s[0] for v in (*self.operands[:-1], *self.results) if (s := shape_of(v))}
-            if shape_of(value)[0] not in batches:
+            if shape_of(value)[0] not in (1, *batches):
                 raise VerifyException(
                     f"{self.name}: predicate {value.type} fits no batch, those are {sorted(batches)}"
                     "; give one flag a sample of the batch"

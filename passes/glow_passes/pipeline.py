@@ -20,6 +20,7 @@ from glow_passes.instr.eliminate_copies import EliminateCopiesPass
 from glow_passes.instr.plan_memory import PlanMemoryPass
 from glow_passes.instr.share_buffers import ShareBuffersPass
 from glow_passes.instr.shrink_lives import ShrinkLivesPass
+from glow_passes.legality import Legality, legality
 from glow_passes.lower.irgen import IrgenPass
 from glow_passes.lower.schedule import SchedulePass
 
@@ -49,10 +50,11 @@ class PassRunner:
     context: Context
     verify: bool = False
     observers: list[Observer] = field(default_factory=list[Observer])
+    legality: Legality = field(default_factory=Legality)
 
     def run(self, module: ModuleOp, passes: Sequence[ModulePass]) -> None:
         """Apply `passes` to `module` in place."""
-        with keeping() as kept:
+        with keeping() as kept, legality(self.legality):
             self._run(module, passes, kept)
 
     def _run(self, module: ModuleOp, passes: Sequence[ModulePass], kept: Kept) -> None:

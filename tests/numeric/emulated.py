@@ -91,7 +91,7 @@ def problems(target: str, samples: Sequence[Case]) -> list[str]:
     functions: dict[str, tuple[Source, dict[str, Array], Case]] = {}
     for number, case in enumerate(samples):
         module, feed = module_of_sample(case.sample, "constants")
-        if not all(map(backend.supports, legalized(backend, module))):
+        if legalized(backend, module)[1]:
             continue
         plan(backend, module)
         function = instr_functions(module)[0]

@@ -61,13 +61,18 @@ def test_the_builder_writes_predicates() -> None:
     table = g.placeholder("q", (2, 2), dtype=np.bool_)
     with pytest.raises(glow.ShapeError, match="neither a boolean nor one"), g.predicated(table):
         pass
+    wrong = g.placeholder("r", (BATCH + 1,), dtype=np.bool_)
+    told = f"{BATCH + 1} samples, the operators inside have first dimensions of .*{BATCH}"
+    with pytest.raises(glow.ShapeError, match=told), g.predicated(wrong):
+        g.relu(table.graph.placeholder("s", (BATCH, 3)))
 
 
+@pytest.mark.parametrize("form", [(), (1,)])
 @pytest.mark.parametrize("needed", [True, False])
-def test_a_scalar_predicate_is_a_branch(needed: bool) -> None:
-    net = glow.compile(network(()))
+def test_a_scalar_predicate_is_a_branch(needed: bool, form: tuple[int, ...]) -> None:
+    net = glow.compile(network(form))
     want = glow.compile(network(None)).run(feed())
-    got = net.run(feed(p=np.array(needed)))
+    got = net.run(feed(p=np.full(form, needed)))
     np.testing.assert_array_equal(got["y"], want["y"] if needed else 0)
     np.testing.assert_array_equal(got["z"], want["z"])
 

@@ -308,7 +308,7 @@ def test_damaged_profiles(tmp_path: Path) -> None:
 
     assert "not a profile" in error("[1, 2]")
     assert "damaged" in error(good[: len(good) // 2] + "\n  : [")
-    assert "version 99" in error(good.replace("glow_profile: 3", "glow_profile: 99"))
+    assert "version 99" in error(good.replace("glow_profile: 4", "glow_profile: 99"))
     assert "graph and hash differ" in error(good.replace("quantized", "x").replace("conv", "cov"))
     assert "range of" in error(good.replace("min: ", "min: .nan #", 1))
     assert "channels of" in error(good.replace("\nend: true", " 1.0\nend: true"))

@@ -128,6 +128,34 @@ def test_open_models(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     np.testing.assert_allclose(have, want, atol=0.15)
 
 
+@pytest.mark.parametrize("sizes", ["", "x=2x3x8x8", "x=1x3x16x12"])
+def test_a_profile_serves_every_size(sizes: str, tmp_path: Path) -> None:
+    """What one batch of one size has told quantises the open model, and other batches and sizes."""
+    text = """<ir_version: 8, opset_import: ["": 17]> g (float[n, 3, h, w] x) => (float[n, 8, a, b] y) {
+      c = Conv <pads = [1, 1, 1, 1]> (x, f)
+      r = Relu(c)
+      m = GlobalAveragePool(r)
+      s = Mul(r, m)
+      u = Resize <nearest_mode = "floor", coordinate_transformation_mode = "asymmetric"> (s, , k)
+      y = Conv <auto_pad = "SAME_UPPER", strides = [2, 2]> (u, e) }"""
+    made = onnx.parser.parse_model(text.replace("\n", " "))
+    rng = np.random.default_rng(0)
+    for name, shape in {"f": (8, 3, 3, 3), "e": (8, 8, 3, 3)}.items():
+        weights = rng.standard_normal(shape).astype(np.float32)
+        made.graph.initializer.append(numpy_helper.from_array(weights, name))
+    made.graph.initializer.append(numpy_helper.from_array(np.array([1, 1, 2, 2], np.float32), "k"))
+    path, taken, out = (str(tmp_path / n) for n in ("m.onnx", "p.yaml", "q.mlir"))
+    onnx.save(made, path)
+    options = ["--shape", "x=1x3x8x8", "--random", "0", "--batches", "1"]
+    assert profile.main([path, *options, "-o", taken]) == 0
+    fixed = ["--shape", sizes] if sizes else []
+    assert quantize.main([path, "--profile", taken, *fixed, "-o", out, "--everything"]) == 0
+    shape = [int(n) for n in sizes.partition("=")[2].split("x")] if sizes else [1, 3, 8, 8]
+    x = rng.standard_normal(shape).astype(np.float32)
+    want, have = (glow.compile(model).run({"x": x})["y"] for model in (path, out))
+    assert 0 < np.abs(have - want).max() < 0.25 * np.abs(want).max()
+
+
 def test_float_precisions(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """f16 and bf16 need no profile; integers do."""
     for name in ("f16", "bf16"):

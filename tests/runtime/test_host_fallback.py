@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,14 +17,17 @@ import glow_compiler as glow
 from glow_backends.base import Backend, Program, get_backend, ports
 from glow_backends.conformance import check_backend
 from glow_backends.interpreter.backend import InterpreterBackend
+from glow_backends.phases import phases
 from glow_backends.report import Report
 from glow_dialects.core.graph_op import GraphOp
 from glow_dialects.core.types import Array
+from glow_dialects.dialects import context
 from glow_dialects.instr.memory import AllocOp
 from glow_dialects.ops.conv import ConvOp
 from glow_dialects.ops.module import ConstantOp, FuncOp, GetOp, SaveOp, functions
 from glow_dialects.ops.relu import ReluOp
 from glow_passes.contract import InstructionPass
+from glow_passes.pipeline import PassRunner
 
 
 class Layers(InterpreterBackend):
@@ -227,3 +230,56 @@ def test_passes_behind_the_plan_find_places() -> None:
     assert seen and all(seen)
     assert glow.Pipeline.default(Looks()).names[-1] == "look"
     same(net.run(feed), glow.compile(g, backend="interpreter").run(feed))
+
+
+class Few(GraphBackend):
+    """A backend of graphs that runs operators of a few names."""
+
+    name = "few"
+
+    def __init__(self, *names: str) -> None:
+        super().__init__()
+        self.names = names
+
+    def supports(self, op: GraphOp) -> bool:
+        return op.VIEW or op.name.removeprefix("glow.") in self.names
+
+    def compile_graph(self, module: ModuleOp, function: str = "main") -> Program:
+        for node in module.walk():
+            assert not isinstance(node, GraphOp) or self.supports(node), f"{node.name} was handed over"
+        return super().compile_graph(module, function)
+
+
+FORMULAS: dict[str, tuple[tuple[str, ...], Callable[[Any, Any], Any]]] = {
+    "one_over": (("div",), lambda g, x: 1.0 / x),
+    "scaled": (("mul", "add"), lambda g, x: x * 2.0 + 1.0),
+    "divided": (("div", "mul"), lambda g, x: x / 4.0),
+    "sigmoid": (("exp", "add", "div", "mul"), lambda g, x: g.sigmoid(x)),
+    "mean": (("reduce_sum", "div", "mul"), lambda g, x: g.reduce_mean(x, axes=(1,))),
+}
+
+
+@pytest.mark.parametrize("name", FORMULAS)
+def test_simplifying_keeps_to_what_the_backend_runs(name: str) -> None:
+    """What is legal stays so: no node comes behind glow-legalize that the backend did not claim."""
+    names, formula = FORMULAS[name]
+    g = glow.GraphBuilder()
+    x = g.placeholder("x", (3, 4))
+    g.save(formula(g, x), "y")
+    data = np.random.default_rng(0).uniform(1, 2, (3, 4)).astype(np.float32)
+    (got,) = glow.compile(g, backend=Few(*names)).run({"x": data}).values()
+    (want,) = glow.compile(g, backend="interpreter").run({"x": data}).values()
+    np.testing.assert_allclose(got, want, rtol=1e-6)
+
+
+def test_pipelines_refuse_what_compile_refuses() -> None:
+    """A backend of instructions is given no node that its `supports` is false for, by neither way."""
+    g = glow.GraphBuilder()
+    x = g.placeholder("x", (3, 4))
+    g.save(g.exp(x), "y")
+    told = r"backend layers .*does not run glow\.exp.*'layers\+cpu'"
+    with pytest.raises(glow.UnsupportedError, match=told):
+        glow.compile(g, backend=Layers())
+    passes = [p for _, phase in phases(Layers()) for p in phase]
+    with pytest.raises(glow.UnsupportedError, match=told):
+        PassRunner(context()).run(g.module, passes)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import numpy as np
 import pytest
 from host_networks import diamond, divided, expected, feed, layers, main_of, same, served
@@ -48,14 +50,15 @@ def test_plan_of_the_program(parts: tuple[int, int, int]) -> None:
     np.testing.assert_allclose(got, np.tanh(np.maximum(x, 0)) + x, rtol=1e-6)
 
 
+@pytest.mark.parametrize("how", ["auto", "memory", 2])
 @pytest.mark.parametrize("parts", [(0, 1, 0), (2, 7, 2)])
-def test_cyclic_plans(parts: tuple[int, int, int]) -> None:
-    """(dagValidation x2, and with hints) The error names the nodes."""
+def test_cyclic_plans(parts: tuple[int, int, int], how: Literal["auto", "memory", 2]) -> None:
+    """(dagValidation x2, and with hints) The error names the nodes, however the rest is divided."""
     with (
         glow.HostManager(["cpu"]) as host,
         pytest.raises(glow.PartitionError, match="circle: node 'a'.*feeds 'b'"),
     ):
-        host.add_network("net", planned(*parts), partition="memory")
+        host.add_network("net", planned(*parts), partition=how)
 
 
 @pytest.mark.parametrize("storage", [False, True])

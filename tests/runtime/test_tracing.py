@@ -195,7 +195,7 @@ def test_the_file(tmp_path: Path) -> None:
 def test_the_picture(tmp_path: Path) -> None:
     """The paper's figure 9: partitions by device, in time; none where nothing has run."""
     tracer = traced(["cpu", "process"], partition=4)
-    tracer.write(tmp_path / "t.svg")
+    tracer.write(str(tmp_path / "t.svg"))
     picture = ElementTree.parse(tmp_path / "t.svg").getroot()
     boxes = picture.findall("{*}rect")
     assert len(boxes) == 4 and len({b.get("y") for b in boxes}) == 2

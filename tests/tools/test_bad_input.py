@@ -87,7 +87,7 @@ def test_missing_file(tmp_path: Path) -> None:
 
 def test_folder_for_file(tmp_path: Path) -> None:
     """A folder is no program."""
-    refused(run(opt.main, tmp_path), f"{tmp_path}: Is a directory")
+    refused(run(opt.main, tmp_path), f"{tmp_path}: expected a graph, found a folder")
 
 
 def test_pipe_for_file(tmp_path: Path) -> None:
@@ -109,7 +109,7 @@ def test_binary_file(tmp_path: Path) -> None:
     """Bytes that are no text."""
     path = tmp_path / "net.mlir"
     path.write_bytes(b"\xff\xfe\x00\x01")
-    refused(run(opt.main, path), "not text", ".onnx")
+    refused(run(opt.main, path), "expected a graph, found a file that is neither text nor a model")
 
 
 @pytest.mark.parametrize(
@@ -483,7 +483,7 @@ def test_bench_bad_input(net: Path, tmp_path: Path) -> None:
     """Peers and cores that are not there, models that peers do not read."""
     path = tmp_path / "relu.onnx"
     path.write_bytes(model(RELU))
-    refused(run(bench.main, net), ".onnx")
+    refused(run(bench.main, net), "expected an ONNX model")
     refused(run(bench.main, path, "--peers", "abacus"), "abacus", "onnxruntime")
     refused(run(bench.main, path, "--cores", "one"), "--cores")
     refused(run(bench.main, path, "--cores", "4096"), "4096")

@@ -12,6 +12,7 @@ from commands import refused, run
 from onnx import TensorProto, helper, numpy_helper
 
 import glow_compiler as glow
+from glow_dialects.core.file_kinds import FileKind, kind_of_file
 from glow_dialects.core.files import whole
 from glow_tools import opt
 from glow_tools import run as run_command
@@ -80,8 +81,48 @@ def test_leftovers_of_killed_writes_go(tmp_path: Path) -> None:
 def test_files_of_others(tmp_path: Path) -> None:
     """Where a model is PyTorch's, or a language model's folder, the message says what to do with it."""
     (tmp_path / "net.pth").write_bytes(b"PK\x03\x04\xff\xfe")
-    refused(run(opt.main, tmp_path / "net.pth"), "net.pth: this is not text; ", "by torch.onnx.export")
+    refused(run(opt.main, tmp_path / "net.pth"), "found a pickle of PyTorch; ", "torch.export.save")
     (tmp_path / "config.json").write_text("{}")
-    refused(run(opt.main, tmp_path), "Is a directory; glow.LanguageModel reads folders of language models")
-    with pytest.raises(glow.GlowError, match=r"by torch\.onnx\.export"):
+    refused(run(opt.main, tmp_path), "found the folder of a language model", "glow.LanguageModel")
+    with pytest.raises(glow.GlowError, match=r"torch\.export\.save"):
         glow.compile(tmp_path / "net.pth")
+
+
+#: The first bytes of files, and what they are.
+CONTENTS = {
+    "ort": (b"\x18\0\0\0ORTM" + bytes(40), FileKind.ORT, "give the .onnx file"),
+    "gguf": (b"GGUF\x03\0\0\0" + bytes(40), FileKind.GGUF, "glow-generate"),
+    "tflite": (b"\x1c\0\0\0TFL3" + bytes(40), FileKind.TFLITE, "ONNX"),
+    "keras": (b"\x89HDF\r\n\x1a\n" + bytes(40), FileKind.HDF5, "ONNX"),
+    "weights": (b"\x02\0\0\0\0\0\0\0{}", FileKind.BINARY, "right file"),
+    "tensors": (b'\x08\0\0\0\0\0\0\0{"a":{}}', FileKind.SAFETENSORS, "of these weights"),
+    "array": (b"\x93NUMPY\x01\0" + bytes(40), FileKind.ARRAYS, "--input"),
+    "noise": (bytes(range(255, 200, -1)), FileKind.BINARY, "right file"),
+}
+
+
+@pytest.mark.parametrize("name", CONTENTS)
+@pytest.mark.parametrize("suffix", ["", ".mlir"])
+def test_files_are_known_by_content(name: str, suffix: str, tmp_path: Path) -> None:
+    """A file that is no graph is called what it is, whatever its name."""
+    content, kind, remedy = CONTENTS[name]
+    path = tmp_path / f"{name}{suffix}"
+    path.write_bytes(content)
+    assert kind_of_file(path) is kind
+    refused(run(opt.main, path), "expected a graph", kind.value, remedy)
+    refused(run(run_command.main, path, "--random", "0"), kind.value, remedy)
+
+
+def test_models_without_their_extension(tmp_path: Path) -> None:
+    """A model in ONNX and one in zip archives run under any name."""
+    made = onnx.parser.parse_model(
+        '<ir_version: 8, opset_import: ["": 17]> g (float[2] x) => (float[2] y) { y = Neg(x) }'
+    )
+    for name in ("model", "model.mlir", "model.bin"):
+        path = tmp_path / name
+        path.write_bytes(made.SerializeToString())
+        np.testing.assert_array_equal(glow.compile(path)(np.ones(2, np.float32)), -np.ones(2, np.float32))
+        assert run(opt.main, path).status == 0
+    saved = tmp_path / "program"
+    glow.compile(tmp_path / "model", shapes={}).save(saved)
+    assert kind_of_file(saved) is FileKind.GLOW

@@ -13,6 +13,7 @@ from glow_compiler.onnx_model import OnnxModel
 from glow_compiler.onnx_programs import OnnxPrograms
 from glow_compiler.torch_model import TorchModel, are_inputs, is_torch
 from glow_dialects.core.errors import OpenSizes, ShapeError, UnsupportedError
+from glow_dialects.core.file_kinds import FileKind, is_kind
 from glow_dialects.core.quiet_gc import quiet_gc
 from glow_dialects.core.symbols import Symbols
 from glow_runtime.compiler import Compiler
@@ -38,7 +39,7 @@ def load(model: Any, shapes: Shapes | None = None) -> Any:
     Raises ImportProblems with every problem of an ONNX model or exported program, ShapeError for
     wrong shapes.
     """
-    if isinstance(model, str | Path) and str(model).endswith(".mlir") and not is_saved(model):
+    if is_kind(model, FileKind.TEXT):
         from glow_compiler.mlir_file import read_mlir
         from glow_compiler.saved_functions import is_function, loaded_function
 
@@ -76,7 +77,7 @@ def load_graph(model: Any, shapes: Shapes | None = None) -> ModuleOp:
 
         init_net, predict_net = model  # pyright: ignore[reportUnknownVariableType]
         return import_caffe2(init_net, predict_net, cast("dict[str, Sequence[int]]", dict(shapes or {})))
-    if isinstance(model, str | Path) and not str(model).endswith(".onnx"):
+    if isinstance(model, str | Path) and not is_kind(model, FileKind.ONNX):
         from glow_compiler.mlir_file import read_mlir
 
         module = read_mlir(Path(model))
@@ -248,7 +249,7 @@ def _prepared(net: Executable, shapes: Shapes | Sequence[Mapping[str, Sequence[i
 
 def is_saved(model: Any) -> bool:
     """Whether a model is a file of `Executable.save`."""
-    return isinstance(model, str | Path) and str(model).endswith(".glow")
+    return is_kind(model, FileKind.GLOW)
 
 
 def _saved(path: str | Path, backend: Backend, chosen: bool) -> Executable:
@@ -279,7 +280,7 @@ def backend_of(backend: str | Backend, threads: int | Literal["auto"], options: 
 def _is_onnx(model: Any) -> bool:
     """Whether a model is an ONNX file or proto; of the others nothing is known without the compiler."""
     if isinstance(model, str | Path):
-        return str(model).endswith(".onnx")
+        return is_kind(model, FileKind.ONNX)
     from xdsl.dialects.builtin import ModuleOp
 
     from glow_frontends.builder import GraphBuilder

@@ -10,6 +10,7 @@ from xdsl.dialects.builtin import ModuleOp
 
 from glow_backends.base import Backend
 from glow_compiler.api import compile, executable, is_saved, load_graph, parsed
+from glow_dialects.core.file_kinds import FileKind, is_kind
 from glow_passes.partition.split import partition_of
 from glow_runtime.compiler import Compiler
 from glow_runtime.devices.device import Device
@@ -33,7 +34,7 @@ class ModelReader:
         """Whether nodes of a graph, in memory or as text, say in which partition they are."""
         from glow_frontends.builder import GraphBuilder
 
-        if isinstance(model, str | Path) and Path(model).suffix == ".mlir":
+        if is_kind(model, FileKind.TEXT):
             model = load_graph(model)
         module = model.module if isinstance(model, GraphBuilder) else model
         return isinstance(module, ModuleOp) and any(partition_of(op) is not None for op in module.walk())

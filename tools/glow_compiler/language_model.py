@@ -18,6 +18,7 @@ from glow_compiler.language_token import Piece, Token, piece_of, token_of
 from glow_compiler.language_weights import importance_of, with_weights
 from glow_compiler.sampling import Sampling, choose, log_probabilities
 from glow_dialects.core.errors import GlowError
+from glow_dialects.core.file_kinds import FileKind, is_kind
 from glow_dialects.core.types import Array
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ class LanguageModel:
         made = backend_of(backend, threads, options)
         if activations not in ("int8", "f32"):
             raise GlowError(f"activations='{activations}': expected int8 or f32")
-        if Path(path).suffix == ".onnx":
+        if is_kind(path, FileKind.ONNX):
             if weights != "stored":
                 raise GlowError(f"weights='{weights}': an ONNX model's weights stay as they are stored")
             self.files, self.programs = _of_onnx(Path(path), made, capacity)

@@ -15,6 +15,7 @@ import numpy as np
 
 from glow_compiler.module_programs import ModulePrograms
 from glow_dialects.core.errors import BindingError, GlowError, OpenSizes, ShapeError
+from glow_dialects.core.file_kinds import FileKind, is_kind
 from glow_runtime.executable import Executable, Specialize
 from glow_runtime.kept_states import States
 
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 def is_torch(model: Any) -> bool:
     """Whether a model is a PyTorch module, an exported program or the path of one."""
     if isinstance(model, str | Path):
-        return str(model).endswith(".pt2")
+        return is_kind(model, FileKind.TORCH_EXPORT)
     return _is_module(model) or _is_program(model)
 
 

@@ -12,6 +12,7 @@ from glow_backends.base import public_name
 from glow_compiler.api import check_kind, load_graph
 from glow_dialects.core.errors import GlowError, OpenSizes, ShapeError
 from glow_dialects.core.extent import is_open
+from glow_dialects.core.file_kinds import FileKind, is_kind
 from glow_dialects.core.symbols import Symbols
 from glow_dialects.core.types import Array, shape_of
 from glow_dialects.ops.module import placeholders
@@ -23,7 +24,7 @@ from glow_passes.graph.rebatch import rebatch
 
 def _is_onnx(model: Any) -> bool:
     path = isinstance(model, str | Path)
-    return str(model).endswith(".onnx") if path else not isinstance(model, ModuleOp | GraphBuilder)
+    return is_kind(model, FileKind.ONNX) if path else not isinstance(model, ModuleOp | GraphBuilder)
 
 
 def module_of(

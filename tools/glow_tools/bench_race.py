@@ -13,7 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from glow_dialects.core.errors import GlowError, ShapeError
+from glow_dialects.core.errors import ShapeError
+from glow_dialects.core.file_kinds import FileKind, is_kind, refuse_file
 from glow_runtime.program_source import Signature
 from glow_tools.feeds import load_inputs
 
@@ -206,8 +207,8 @@ def declared_inputs(model: str) -> list[Signature]:
 
 def random_inputs(model: str, shapes: Mapping[str, Sequence[int]], seed: int) -> dict[str, np.ndarray]:
     """Values for every input of a model: standard normal, small integers, or booleans."""
-    if not model.endswith(".onnx"):
-        raise GlowError(f"{model}: glow-bench takes .onnx files, which the peers read too")
+    if not is_kind(model, FileKind.ONNX):
+        raise refuse_file(model, "an ONNX model, which the peers read too")
     from glow_compiler.module_programs import bound_shapes
 
     rng = np.random.default_rng(seed)

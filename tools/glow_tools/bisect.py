@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from glow_dialects.core.file_kinds import FileKind, kind_of_file, refuse_file
 from glow_tools.common import add_backend, add_shape, command, count_option, guarded
 
 if TYPE_CHECKING:
@@ -47,9 +48,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Entry point of `glow-bisect`."""
     parser = _arguments()
     a = parser.parse_args(argv)
-    suffix = Path(a.model).suffix
-    if suffix not in (".onnx", ".mlir"):
-        parser.error(f"'{a.model}' is neither a .onnx nor a .mlir file")
+    suffix = {FileKind.ONNX: ".onnx", FileKind.TEXT: ".mlir"}.get(kind_of_file(a.model))
+    if suffix is None:
+        parser.error(str(refuse_file(a.model, "an ONNX model or IR")))
     if a.output is not None and a.output.suffix != suffix:
         parser.error(f"what is made of a {suffix} file is one, too: -o NAME{suffix}")
     return guarded(lambda: _run(a))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from glow_dialects.core.file_kinds import FileKind, is_kind
 from glow_dialects.core.files import whole
 from glow_tools.common import read_module
 from glow_tools.feeds import load_inputs, one_feed, run_feed
@@ -18,7 +19,7 @@ def read_case(
     path: str, inputs: Path | None, seed: int, shapes: dict[str, tuple[int, ...]]
 ) -> OnnxCase | IrCase:
     """A model file with inputs: those of a .npz file, or random ones."""
-    if not path.endswith(".onnx"):
+    if not is_kind(path, FileKind.ONNX):
         from glow_tools.reduce_ir import IrCase
 
         module = read_module(path)

@@ -164,13 +164,16 @@ def read_module(
     Sizes that neither it nor `shapes` fixes are open. Where single integers decide which graph an ONNX model
     has, it is the one for those in `inputs`, and for the shapes there.
     """
-    if path.endswith(".onnx"):
+    from glow_dialects.core.file_kinds import FileKind, kind_of_file
+
+    kind = FileKind.TEXT if path == "-" else kind_of_file(path)
+    if kind is FileKind.ONNX:
         from glow_compiler.quantization import opened
 
         check_no_pipe(path)
         given = dict(inputs or {})
         return opened(path, shapes, {name: value.shape for name, value in given.items()}, given)
-    if path.endswith(".pt2"):
+    if kind is FileKind.TORCH_EXPORT:
         from glow_compiler import load
 
         check_no_pipe(path)

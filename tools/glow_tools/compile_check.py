@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from glow_backends.base import get_backend
+from glow_dialects.core.file_kinds import FileKind, is_kind
 from glow_tools.bench_kernels import planned
 from glow_tools.closeness import Tolerance, difference
 from glow_tools.common import fail
@@ -30,7 +31,7 @@ def prepare(a: argparse.Namespace, target: CpuTarget) -> None:
         fail(f"--check needs {machine.missing}, which is not installed")
     if a.size:
         fail("--check runs functions of known shapes: give --shape in place of --size")
-    if a.check == "onnxruntime" and not a.model.endswith(".onnx"):
+    if a.check == "onnxruntime" and not is_kind(a.model, FileKind.ONNX):
         fail("onnxruntime runs .onnx files: --check interpreter")
 
 

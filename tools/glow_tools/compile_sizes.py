@@ -14,6 +14,7 @@ from glow_compiler.onnx_model import OnnxModel
 from glow_dialects.core.conditions import Conditions
 from glow_dialects.core.errors import GlowError, OpenSizes, ShapeError
 from glow_dialects.core.extent import Extent
+from glow_dialects.core.file_kinds import FileKind, is_kind
 from glow_dialects.core.symbols import parse_size, symbol
 from glow_dialects.instr.memory import instr_functions
 from glow_runtime.program_source import dimension_name
@@ -48,7 +49,7 @@ def open_sources(
     dimension has no size, or cannot stay open.
     """
 
-    if path.endswith(".onnx"):
+    if is_kind(path, FileKind.ONNX):
         inputs = OnnxModel(path, backend).description.inputs
     else:
         inputs = signatures(read_module(path), "input")

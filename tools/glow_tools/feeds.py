@@ -13,6 +13,7 @@ import numpy as np
 from glow_backends.base import Port, check_inputs, ports
 from glow_dialects.core.errors import BindingError, GlowError
 from glow_dialects.core.extent import Extent, is_open
+from glow_dialects.core.file_kinds import FileKind, is_kind
 from glow_tools.common import fixed, read_module
 
 if TYPE_CHECKING:
@@ -149,7 +150,7 @@ def open_model(
     path: str, shapes: Mapping[str, Sequence[int]], usual: Mapping[str, Sequence[int]], feed: Feed
 ) -> ModuleOp:
     """The graph of a model file; an ONNX model's as `glow_compiler.quantization.opened` settles it."""
-    if not path.endswith(".onnx"):
+    if not is_kind(path, FileKind.ONNX):
         return read_module(path, dict(shapes))
     from glow_compiler.quantization import opened
 

@@ -11,6 +11,7 @@ import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 
 from glow_dialects.core.errors import GlowError
+from glow_dialects.core.file_kinds import FileKind, is_kind
 from glow_dialects.core.files import whole
 from glow_dialects.core.graph_op import GraphOp
 from glow_dialects.ops.module import PlaceholderOp, SaveOp, functions, lookup
@@ -176,7 +177,7 @@ def _sources(value: SSAValue) -> set[SSAValue]:
 
 def layers_of(model: Any) -> Layers:
     """The layers of a model file or module; GlowError where it has none to look at."""
-    if isinstance(model, str) and model.endswith(".onnx"):
+    if is_kind(model, FileKind.ONNX):
         return OnnxLayers(model)
     import glow_compiler as glow
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
+from glow_dialects.core.file_kinds import FileKind, kind_of_file, refuse_file
 from glow_tools.common import add_shape, command, count_option, guarded
 
 if TYPE_CHECKING:
@@ -53,9 +54,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Entry point of `glow-reduce`."""
     parser = _arguments()
     a = parser.parse_args(argv)
-    suffix = Path(a.file).suffix
-    if suffix not in (".onnx", ".mlir"):
-        parser.error(f"'{a.file}' is neither a .onnx nor a .mlir file")
+    suffix = {FileKind.ONNX: ".onnx", FileKind.TEXT: ".mlir"}.get(kind_of_file(a.file))
+    if suffix is None:
+        parser.error(str(refuse_file(a.file, "an ONNX model or IR")))
     a.output = a.output or Path(f"reduced{suffix}")
     if a.output.suffix != suffix:
         parser.error(f"what is made of a {suffix} file is one, too: -o NAME{suffix}")

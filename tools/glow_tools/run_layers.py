@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from glow_dialects.core.errors import GlowError
+from glow_dialects.core.file_kinds import FileKind, is_kind
 from glow_tools.closeness import Tolerance, difference
 from glow_tools.onnxruntime_run import onnxruntime_outputs
 
@@ -32,11 +33,11 @@ def check_usage(parser: argparse.ArgumentParser, a: argparse.Namespace) -> None:
         parser.error("--node needs --layers, which finds the node")
     if a.layers and (a.device or a.partition):
         parser.error("--layers looks into one program; leave out --device and --partition")
-    if a.exact and a.model.endswith(".glow"):
+    if a.exact and is_kind(a.model, FileKind.GLOW):
         parser.error("--exact says how a model is compiled: a .glow file holds programs")
-    if a.layers and a.model.endswith(".glow"):
+    if a.layers and is_kind(a.model, FileKind.GLOW):
         parser.error("--layers needs the model: a .glow file holds programs whose layers are merged")
-    if a.node and not (a.model.endswith(".onnx") and str(a.node).endswith(".onnx")):
+    if a.node and not (is_kind(a.model, FileKind.ONNX) and str(a.node).endswith(".onnx")):
         parser.error("--node writes a node of an .onnx model to an .onnx file")
 
 
@@ -64,7 +65,7 @@ def _expected(a: argparse.Namespace, feed: dict[str, Any]) -> dict[str, Any]:
     if a.compare == "onnxruntime":
         from glow_tools.layers import onnx_bytes
 
-        onnx = isinstance(a.model, str) and a.model.endswith(".onnx")
+        onnx = is_kind(a.model, FileKind.ONNX)
         return onnxruntime_outputs(a.model if onnx else onnx_bytes(glow.load(a.model)), feed)
     if a.compare == "interpreter":
         return glow.compile(a.model, backend="interpreter", shapes=shapes, exact=a.exact).run(feed)

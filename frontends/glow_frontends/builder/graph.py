@@ -144,18 +144,26 @@ class GraphBuilder(Math, Shapes, Networks):
 
         p is one boolean, or one for each sample: then operators on as many samples, first, are meant.
         Backends may leave out what does not matter, which is anything then. Inner predicates come first.
-        ShapeError for a p of another form.
+        ShapeError for a p of another form, and for one that fits none of the operators inside.
         """
         shape = shape_of(predicate.ssa)
         if dtype_of(predicate.ssa.type) != np.dtype(bool) or len(shape) > 1:
             raise ShapeError(f"predicated: {predicate.type} is neither a boolean nor one for each sample")
         first = len(self.builder.inserted)
         yield
+        batches: set[tuple[int, ...]] = set()
         for op in self.builder.inserted[first:]:
             if isinstance(op, GraphOp) and op.operands and op.predicate is None:
                 sizes = {s[:1] for v in (*op.operands, *op.results) if (s := shape_of(v))}
-                if not shape or shape in sizes:
+                batches |= sizes
+                if shape in ((), (1,)) or shape in sizes:
                     op.set_predicate(predicate.ssa)
+        if shape not in ((), (1,)) and batches and shape not in batches:
+            found = ", ".join(str(size) for (size,) in sorted(batches))
+            raise ShapeError(
+                f"predicated: {predicate.type} has one flag for each of {shape[0]} samples, the operators "
+                f"inside have first dimensions of {found}; give one flag a sample, or a single boolean"
+            )
 
     def _read(self, symbol: ConstantOp | PlaceholderOp, name: str) -> Value:
         self._declare(symbol, name)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from glow_dialects.core.errors import GlowError, UnsupportedError
+from glow_dialects.core.errors import GlowError
+from glow_dialects.core.file_kinds import FileKind, is_kind, refuse_file
 from glow_frontends.language.decoder import LanguageFiles
 
 
@@ -20,8 +21,8 @@ def read_language_model(path: str | Path) -> LanguageFiles:
         return read_folder(place)
     if not place.exists():
         raise GlowError(f"{place}: no such file or folder")
-    if place.suffix == ".gguf":
+    if is_kind(place, FileKind.GGUF):
         from glow_frontends.language.gguf_model import read_gguf
 
         return read_gguf(place)
-    raise UnsupportedError(f"{place}: a language model is a folder with config.json or a .gguf file")
+    raise refuse_file(place, "a language model (a folder with config.json, or a .gguf file)")

@@ -20,6 +20,7 @@ from glow_passes.contract import GraphPass
 from glow_passes.graph.driver import Pattern, Rewriter, producer, rewrite
 from glow_passes.graph.linear import Linear, channel_vector, linear_of
 from glow_passes.graph.match import terms
+from glow_passes.legality import legal_nodes
 
 
 @dataclass(frozen=True)
@@ -131,4 +132,4 @@ class BranchesPass(GraphPass):
     name = "glow-branches"
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
-        rewrite(op, PATTERNS)
+        rewrite(op, PATTERNS, legal_nodes())

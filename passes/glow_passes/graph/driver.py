@@ -27,6 +27,7 @@ from glow_dialects.core.types import Array, Tensor, dtype_of, shape_of, tensor_o
 from glow_dialects.ops.module import FuncOp, GetOp, bodies
 from glow_dialects.ops.splat import SplatOp
 from glow_passes.graph.symbols import Symbols, is_quantized, uniform_value
+from glow_passes.legality import Legal
 
 Values = SSAValue | Sequence[SSAValue]
 Rule = Callable[[Any, "Rewriter"], Values | None]
@@ -54,8 +55,9 @@ class Rewriter(Builder):
 
     root: Operation
 
-    def __init__(self, symbols: Symbols) -> None:
+    def __init__(self, symbols: Symbols, legal: Legal | None = None) -> None:
         self.symbols = symbols
+        self.legal = legal
         self.inserted: list[Operation] = []
         #: Numbers in the order of the block, of the operations that have one.
         self.places: dict[Operation, float] = {}
@@ -93,6 +95,10 @@ class Rewriter(Builder):
         """The compile-time contents of a value, None where it is computed at run time."""
         return self.symbols.array(value)
 
+    def may_make(self, op: Operation) -> bool:
+        """Whether a node may stand in the graph, which may have been lowered for a backend."""
+        return self.legal is None or not isinstance(op, GraphOp) or self.legal(op)
+
     def uniform(self, value: SSAValue) -> float | None:
         """The one value that all elements have, where that is known."""
         owner = value.owner
@@ -104,8 +110,9 @@ class Rewriter(Builder):
         """A compile-time tensor: a splat where all elements are equal, else a module constant."""
         kind = kind or tensor_of(array)
         value = None if is_quantized(kind) else uniform_value(array)
-        if value is not None:
-            return self.insert(SplatOp(results=kind, value=value)).results[0]
+        splat = None if value is None else SplatOp(results=kind, value=value)
+        if splat is not None and self.may_make(splat):
+            return self.insert(splat).results[0]
         symbol = self.symbols.add(array, kind, hint)
         if not is_quantized(kind):
             self.symbols.uniforms[symbol] = None
@@ -203,9 +210,9 @@ def counted(budget: Budget) -> Generator[Budget]:
 class _Run:
     """One function, rewritten to a fixpoint."""
 
-    def __init__(self, function: FuncOp, patterns: tuple[Pattern, ...], symbols: Symbols) -> None:
+    def __init__(self, function: FuncOp, patterns: tuple[Pattern, ...], rewriter: Rewriter) -> None:
         self.table = _table(patterns)
-        self.rewriter = Rewriter(symbols)
+        self.rewriter = rewriter
         ops = list(function.body.block.ops)
         self.stack: list[Operation] = ops[::-1]
         self.waiting: set[Operation] = set(ops)
@@ -242,7 +249,7 @@ class _Run:
             return False
         replacement = rule(op, rewriter)
         inserted = rewriter.inserted
-        if replacement is None:
+        if replacement is None or not all(map(rewriter.may_make, inserted)):
             if not inserted:
                 return False
             rewriter.inserted = []
@@ -283,12 +290,15 @@ class _Run:
                     self.push(use.operation for use in value.uses)
 
 
-def rewrite(module: ModuleOp, patterns: tuple[Pattern, ...]) -> int:
-    """Apply `patterns` to every function until nothing changes; the number of changes."""
+def rewrite(module: ModuleOp, patterns: tuple[Pattern, ...], legal: Legal | None = None) -> int:
+    """Apply `patterns` to every function until nothing changes; the number of changes.
+
+    One that would make a node that is not `legal` is not applied.
+    """
     symbols = Symbols(module)
     changes = 0
     for function in bodies(module):
-        changes += _Run(function, patterns, symbols).run()
+        changes += _Run(function, patterns, Rewriter(symbols, legal)).run()
     if changes or symbols.inserted:
         symbols.sweep()
     return changes

@@ -38,6 +38,7 @@ from glow_passes.graph import (
     transposes,
 )
 from glow_passes.graph.driver import Pattern, rewrite
+from glow_passes.legality import legal_nodes
 
 #: In the order in which their patterns are tried.
 _MODULES = (
@@ -71,7 +72,7 @@ class SimplifyPass(GraphPass):
     only: tuple[str, ...] = ()
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
-        rewrite(op, self._patterns())
+        rewrite(op, self._patterns(), legal_nodes())
 
     def _patterns(self) -> tuple[Pattern, ...]:
         if not self.only:

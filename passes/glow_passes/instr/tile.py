@@ -246,7 +246,7 @@ class _Tiles(Tiler):
 class TilePass(InstructionPass):
     """Instructions become loops over tiles of at most `bytes` in `memory`, those `only` of some names or all.
 
-    Nothing happens to those whose operators do not tell their loops.
+    `only=softmax` is `glow_instr.softmax`; names of other dialects stand in quotes. Nothing happens to those whose operators do not tell their loops.
     """
 
     name = "glow-tile"
@@ -261,8 +261,13 @@ class TilePass(InstructionPass):
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         for function in instr_functions(op):
             for step in list(function.block.ops):
-                if isinstance(step, InstrOp) and (not self.only or step.name in self.only):
+                if isinstance(step, InstrOp) and (not self.only or self.names(step) & {*self.only}):
                     tile_to_fit(step, self.memory, self.bytes)
+
+
+    def names(self, op: InstrOp) -> set[str]:
+        """How `only` may call an instruction."""
+        return {op.name, op.name.removeprefix("glow_instr.")}
 
 
 __all__ = ["TilePass", "fitting_tile", "tile", "tile_to_fit"]

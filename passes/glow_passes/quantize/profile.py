@@ -25,9 +25,9 @@ from glow_passes.quantize.histogram import Histogram, plausible
 from glow_passes.quantize.schema import QuantizationError
 from glow_passes.tables import table
 
-VERSION = 3
-#: Properties that hold sizes of the batch, which a profile does not depend on.
-SIZES = {"starts", "ends", "steps", "repeats", "operandSegmentSizes"}
+VERSION = 4
+#: Properties that hold sizes of the inputs, or follow from them: a profile is for inputs of any size.
+SIZES = {"starts", "ends", "steps", "repeats", "sizes", "values", "pads", "operandSegmentSizes"}
 
 
 def value_names(function: FuncOp) -> dict[SSAValue, str]:
@@ -94,6 +94,8 @@ def graph_lines(module: ModuleOp) -> list[str]:
             lines.append(f"save {operands} to {op.symbol.root_reference.data}")
             continue
         properties = {n: str(a) for n, a in op.properties.items() if n not in SIZES}
+        if "kernel" in properties and getattr(op, "kernel", None) == shape_of(op.operands[0])[2:]:
+            properties["kernel"] = "all"  # of a pool over whole images
         shown = ", ".join(f"{n} = {a}" for n, a in sorted(properties.items()))
         results = ", ".join(names[r] for r in op.results)
         lines.append(f"{results} = {op.name.removeprefix('glow.')} {operands} {{{shown}}}")

@@ -83,7 +83,8 @@ class Provisioner:
             module = self._module(model, shapes)
             if module is None:
                 return self._planned(name, label, version, model, partitioning, replicas, shapes)
-            divided = self._divided(name, label, version, module, partitioning)
+            may_stay = partitioning == "auto" and not self._bounded and not self._reader.has_plan(model)
+            divided = self._divided(name, label, module, version, partitioning, may_stay)
             network, first = divided or self._whole(name, label, version, model, shapes)
         self._loader.load(network, first, replicas)
         return network
@@ -99,10 +100,14 @@ class Provisioner:
         """Whether a model is one function on one device."""
         if isinstance(model, Executable) or self._partitions(partitioning) is None:
             return True
-        bounded = any(m.device.memory is not None for m in self._managers)
         alike = len({kind_of(m) for m in self._managers}) == 1
-        whole = partitioning == "auto" and not bounded and alike and not self._loader.timed
+        whole = partitioning == "auto" and not self._bounded and alike and not self._loader.timed
         return whole and not self._reader.has_plan(model)
+
+    @property
+    def _bounded(self) -> bool:
+        """Whether a device has a limit of memory."""
+        return any(m.device.memory is not None for m in self._managers)
 
     def _module(self, model: Any, shapes: Shapes | None) -> ModuleOp | None:
         """The graph of a model; None where only its runs tell all that there is to compute."""
@@ -113,7 +118,13 @@ class Provisioner:
         return None if any(is_open(port.shape) for port in ports(module, "input")) else module
 
     def _divided(
-        self, name: str, label: str, version: int, module: ModuleOp, partitioning: Partitioning
+        self,
+        name: str,
+        label: str,
+        module: ModuleOp,
+        version: int,
+        partitioning: Partitioning,
+        may_stay: bool,
     ) -> Placed | None:
         """The network in partitions, and their devices; None where it has to stay whole, and may."""
         try:
@@ -121,7 +132,7 @@ class Provisioner:
                 label, module, self._loader.rooms(), self._partitions(partitioning) or 0, self._loader.timed
             )
         except PartitionError as error:
-            if partitioning == "auto" and not any(m.device.memory is not None for m in self._managers):
+            if may_stay:
                 return None
             raise PartitionError(f"network '{name}': {error}") from None
         inputs, outputs = (
@@ -158,7 +169,7 @@ class Provisioner:
     def _whole(self, name: str, label: str, version: int, model: Any, shapes: Shapes | None) -> Placed:
         """The network as one function, on the device that has most room."""
         manager = max(self._managers, key=lambda m: (m.available, -len(m.statistics().functions)))
-        if not any(m.device.memory is not None for m in self._managers):
+        if not self._bounded:
             manager = min(self._managers, key=lambda m: len(m.statistics().functions))
         backend = manager.device.compiler()
         given = isinstance(model, Executable)

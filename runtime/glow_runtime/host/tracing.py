@@ -121,9 +121,9 @@ class Tracer:
         """Take another tracer's events in."""
         self._events.extend(other._events)
 
-    def write(self, path: Path) -> None:
+    def write(self, path: str | Path) -> None:
         """Write a file for chrome://tracing or ui.perfetto.dev, or a picture of the partitions (.svg)."""
-        events = self.events()
+        path, events = Path(path), self.events()
         text = schedule_svg(events) if path.suffix == ".svg" else json.dumps({"traceEvents": events})
         with whole(path) as temporary:
             temporary.write_text(text, encoding="utf-8")

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from glow_dialects.core.errors import GlowError, NetworkError
+from glow_dialects.core.file_kinds import FileKind, is_kind
 from glow_runtime.host.host import HostManager
 from glow_runtime.host.network import Network
 
@@ -31,7 +32,7 @@ class ModelFile:
 
 def is_language_model(path: Path) -> bool:
     """Whether a path is that of a language model: a .gguf file, or a folder as Hugging Face has them."""
-    return path.suffix == ".gguf" or (path / "config.json").is_file()
+    return is_kind(path, FileKind.GGUF, FileKind.LANGUAGE_FOLDER)
 
 
 def find_models(texts: Sequence[str]) -> list[ModelFile]:
