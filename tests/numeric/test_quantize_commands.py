@@ -151,9 +151,9 @@ def test_a_profile_serves_every_size(sizes: str, tmp_path: Path) -> None:
     fixed = ["--shape", sizes] if sizes else []
     assert quantize.main([path, "--profile", taken, *fixed, "-o", out, "--everything"]) == 0
     shape = [int(n) for n in sizes.partition("=")[2].split("x")] if sizes else [1, 3, 8, 8]
-    x = rng.standard_normal(shape).astype(np.float32)
+    x = rng.uniform(-1, 1, shape).astype(np.float32)  # inside the range of what was profiled
     want, have = (glow.compile(model).run({"x": x})["y"] for model in (path, out))
-    assert 0 < np.abs(have - want).max() < 0.25 * np.abs(want).max()
+    assert 0 < np.abs(have - want).max() < 0.1 * np.abs(want).max()
 
 
 def test_float_precisions(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
