@@ -19,7 +19,7 @@ MODELS = $$($(BIN)/python -c 'import tomllib; \
 
 help:
 	@echo "setup      virtual environment in $(VENV) with the project and its test tools"
-	@echo "peers      what tests and benchmarks compare with: onnxruntime, OpenVINO, PyTorch, MLIR, real models"
+	@echo "peers      what tests and benchmarks compare with: onnxruntime, OpenVINO, PyTorch, JAX, Ray, MLIR, real models"
 	@echo "quick      lint, types, import rules and the tests that are not slow: what to run while you work"
 	@echo "test       lint, types, import rules, FileCheck tests, every test"
 	@echo "demo       train LeNet on digits, compile it, read new ones beside onnxruntime (no download)"
@@ -56,6 +56,7 @@ emulators:
 # Each of them may be missing: the tests that want it are skipped, which is said here and by pytest.
 peers: setup
 	@$(PIP) -e '.[peers]' || echo "peers: no OpenVINO here; tests beside it are skipped"
+	@$(PIP) -e '.[jax,ray]' || echo "peers: no JAX or Ray here; tests beside them are skipped"
 	@$(PIP) -e '.[mlir]' || echo "peers: no MLIR tools here; tests with its parser are skipped"
 	@$(PIP) -e '.[lm]' transformers gguf || echo "peers: no transformers here; language models are not compared"
 	@for model in $(MODELS); do \
@@ -65,7 +66,10 @@ peers: setup
 	  $(BIN)/python -m pip uninstall --quiet --yes torch; \
 	  echo "peers: PyTorch ($(TORCH)) cannot be installed or imported here; comparisons with it are skipped"; }
 
-test: lint imports typecheck filecheck pytest
+# Types are checked by one core; FileCheck tests run beside that on the others.
+test: lint imports
+	$(MAKE) -j 2 typecheck filecheck
+	$(MAKE) pytest
 
 # Types are checked beside the tests, which leaves no core idle.
 quick: setup

@@ -158,10 +158,11 @@ class GraphBuilder(Math, Shapes, Networks):
                 batches |= sizes
                 if shape in ((), (1,)) or shape in sizes:
                     op.set_predicate(predicate.ssa)
-        if shape not in ((), (1,)) and batches and shape not in batches:
+        flags = shape[0] if shape else 1
+        if flags != 1 and batches and shape not in batches:
             found = ", ".join(str(size[0]) for size in sorted(batches) if size)
             raise ShapeError(
-                f"predicated: {predicate.type} has one flag for each of {shape[0]} samples, the operators "
+                f"predicated: {predicate.type} has one flag for each of {flags} samples, the operators "
                 f"inside have first dimensions of {found}; give one flag a sample, or a single boolean"
             )
 
