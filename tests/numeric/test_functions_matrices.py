@@ -29,10 +29,11 @@ EXPRESSIONS = """
 @pytest.mark.parametrize("dtype", ["float64", "float32", "int64"])
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_value(backend: str, dtype: str) -> None:
-    """Beside NumPy's, but for signs of vectors."""
+    """Beside NumPy's, but for signs of vectors; of whole numbers, which become doubles, some."""
+    lines = written(EXPRESSIONS)[:: 4 if dtype == "int64" else 1]
     rng = np.random.default_rng(8)
     x, r, s = (np.asarray(rng.standard_normal(n) * 5).astype(dtype) for n in ((3, 4), 4, 2))
-    compare(written(EXPRESSIONS), (x, x, r, s, r), backend)
+    compare(lines, (x, x, r, s, r), backend)
 
 
 def hard() -> dict[str, np.ndarray]:
