@@ -12,7 +12,7 @@ from onnx import FunctionProto, GraphProto, ModelProto, ValueInfoProto
 from xdsl.dialects.builtin import ModuleOp, StringAttr
 from xdsl.ir import SSAValue
 
-from glow_dialects.core.errors import GlowError, ImportProblems, Problem, ShapeError
+from glow_dialects.core.errors import GlowError, ImportProblems, NotStatic, Problem, ShapeError
 from glow_dialects.core.extent import is_open
 from glow_dialects.core.extent import size as whole
 from glow_dialects.core.graph_op import GraphOp
@@ -80,20 +80,6 @@ def import_model(
         with importing.emitter.provisional():
             importing.module.verify()
     return importing.module
-
-
-#: What one does with a model that is no one graph.
-TO_DO = """\
-  It is no one graph: glow.compile and glow-run take it, which read such values when it runs; single integers
-  that decide are given to other tools by --inputs FILE.npz, and to import_model by values=."""
-
-
-class NotStatic(ImportProblems):
-    """The model is sound, but no one static graph: run-time data decide shapes, or values are no tensors."""
-
-    def __init__(self, source: str, problems: Sequence[Problem | str]) -> None:
-        super().__init__(source, problems)
-        self.args = (f"{self}\n{TO_DO}",)
 
 
 @dataclass(frozen=True)
