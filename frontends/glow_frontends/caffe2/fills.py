@@ -8,7 +8,8 @@ from math import prod
 import numpy as np
 
 from glow_dialects.core.types import Array
-from glow_frontends.caffe2.node import Node, RuleError
+from glow_frontends.caffe2.node import Node
+from glow_frontends.graph.errors import RuleError
 
 #: Element types by Caffe2's numbers.
 DTYPES = {

@@ -11,8 +11,9 @@ import numpy as np
 from glow_dialects.core.types import Array
 from glow_frontends.builder import Value
 from glow_frontends.caffe2.fills import DTYPES
-from glow_frontends.caffe2.node import Blob, Node, RuleError
+from glow_frontends.caffe2.node import Blob, Node
 from glow_frontends.caffe2.sparse import INTEGER_INPUTS, SPARSE
+from glow_frontends.graph.errors import RuleError
 
 Rule = Callable[[Node], "Blob | Sequence[Blob]"]
 

@@ -13,8 +13,9 @@ from glow_dialects.ops.concat import ConcatOp
 from glow_dialects.ops.expand import ExpandOp
 from glow_dialects.ops.gather import GatherOp
 from glow_dialects.ops.slice import SliceOp
-from glow_frontends.graph.emitter import Emitter, check_size
+from glow_frontends.graph.emitter import Emitter
 from glow_frontends.graph.errors import RuleError
+from glow_frontends.graph.module import check_size
 from glow_frontends.graph.values import Value, dtype_of_value, rank, shape, type_of, uniform
 
 

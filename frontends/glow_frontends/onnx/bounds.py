@@ -267,8 +267,8 @@ def _taken(g: Emitter, n: Node, bounded: Given, rule: Rule) -> list[Value | Boun
     below = g(CmpLtOp, indices, g.like(0, indices))
     indices = g(SelectOp, below, g(AddOp, indices, bounded[0].count), indices)
     missing = g(OrOp, g(CmpLtOp, indices, g.like(0, indices)), g(CmpGeOp, indices, bounded[0].count))
-    outside = np.array(0 if g.guessing else shape(n[0])[axis], np.int64)
-    if 1 in bounded and not g.guessing:
+    outside = np.array(0 if g.scope.guessing else shape(n[0])[axis], np.int64)
+    if 1 in bounded and not g.scope.guessing:
         outside = g(SelectOp, there(g, bounded[1]), outside, np.array(0, np.int64))
     indices = g(SelectOp, missing, outside, indices)
     text = f"{node_label(g, n)}: an index is out of range for the elements that there are."

@@ -177,8 +177,7 @@ class _Building:
         symbol = self.importing.emitter.unique(name if index is None else f"{name}.{index}")
         self.stage.inputs[symbol] = name, index
         kind = tensor(form.shape, form.dtype)
-        placeholder = self.importing.placeholder(symbol, symbol, kind, "input")
-        return self.importing.emitter.builder.insert(GetOp.of(placeholder)).result
+        return self.importing.emitter.read(self.importing.emitter.port(symbol, kind))
 
     # --- nodes -------------------------------------------------------------------------------
     def walk(self, nodes: Mapping[int, NodeProto]) -> None:
@@ -227,7 +226,7 @@ class _Building:
         if stage.whole and ports is not None:
             self.importing.outputs(ports.outputs, ports.inputs)
             stage.results = {name: name for name in ports.outputs}
-            stage.module = self.importing.module
+            stage.module = self.importing.emitter.module
             return
         left = set(stage.left)
         results = {o for i, n in nodes.items() if i not in left for o in n.output if o}
@@ -239,7 +238,7 @@ class _Building:
                 stage.results[name] = self._save(name, value)  # pyright: ignore[reportArgumentType]
         if self.saved:
             self._drop_unread()
-            stage.module = self.importing.module
+            stage.module = self.importing.emitter.module
 
     def _plain(self, outputs: Sequence[str]) -> bool:
         values = self.importing.scope.values
@@ -262,7 +261,7 @@ class _Building:
 
     def _drop_unread(self) -> None:
         """Take inputs away that nothing in the module reads."""
-        module, body = self.importing.module.body.block, self.importing.function.body.block
+        module, body = self.importing.emitter.module.body.block, self.importing.emitter.function.body.block
         reads = {o.symbol.root_reference.data: o for o in body.ops if isinstance(o, GetOp)}
         for port in [o for o in module.ops if isinstance(o, PlaceholderOp) and o.kind.data == "input"]:
             read = reads.get(port.sym_name.data)

@@ -51,8 +51,8 @@ def _both(g: Emitter, n: Node, condition: SSAValue) -> list[AnyValue]:
     """A selection between two short branches' results, else a branch at run time; in the bodies of loops and
     branches the other way round, but for loops of as many turns as a size that only the run tells."""
     graphs = [n.graph(name) for name in ("then_branch", "else_branch")]
-    stay = stays(g, n) and not g.counting
-    ways = [_selected, _branch][:: -1 if g.bodies else 1] if stay else [_selected]
+    stay = stays(g, n) and not g.scope.counting
+    ways = [_selected, _branch][:: -1 if g.scope.inner else 1] if stay else [_selected]
     for way in ways[:-1]:
         try:
             return way(g, n, condition, *graphs)
@@ -63,7 +63,7 @@ def _both(g: Emitter, n: Node, condition: SSAValue) -> list[AnyValue]:
 
 def stays(g: Emitter, n: Node) -> bool:
     """Whether control flow may stay: not in a branch that is computed whether or not it is taken."""
-    return n.scope.control and not g.guessing
+    return n.scope.control and not g.scope.guessing
 
 
 def _selected(g: Emitter, n: Node, condition: SSAValue, *graphs: GraphProto) -> list[AnyValue]:
@@ -72,14 +72,12 @@ def _selected(g: Emitter, n: Node, condition: SSAValue, *graphs: GraphProto) -> 
         raise NeedsValue(condition, "which of two long branches runs")
     problems = n.scope.problems
     before = len(problems)
-    g.guessing += 1
     try:
-        sides = [n.scope.subgraph(graph) for graph in graphs]
+        with g.within(guessing=True):
+            sides = [n.scope.subgraph(graph) for graph in graphs]
     except RuleError:
         del problems[before:]  # of a branch that may never run
         raise NeedsValue(condition, "which branch runs") from None
-    finally:
-        g.guessing -= 1
     chosen = g.reshape(condition, ())
     out: list[AnyValue] = []
     for yes, no in zip(*sides, strict=True):

@@ -15,8 +15,9 @@ from glow_dialects.ops.pad import PadOp
 from glow_dialects.ops.tile import TileOp
 from glow_frontends.graph.axes import axes_of, axis_of
 from glow_frontends.graph.counts import shaped
-from glow_frontends.graph.emitter import MAX_FOLDED, Emitter, check_size
+from glow_frontends.graph.emitter import MAX_FOLDED, Emitter
 from glow_frontends.graph.errors import RuleError
+from glow_frontends.graph.module import check_size
 from glow_frontends.graph.shape import broadcast, cut, join, pieces, repeated
 from glow_frontends.graph.sizes import objects, sizes_of
 from glow_frontends.graph.values import BoundedValue, Value, dtype_of_value, rank, shape, uniform
@@ -156,7 +157,7 @@ def slice_(g: Emitter, n: Node) -> Value | BoundedValue:
         axes, steps = n.integers("axes"), None
     else:
         axes, steps = (None if n.get(i) is None else g.ints(n[i], "a bound of Slice") for i in (3, 4))
-        if g.turning and any(isinstance(n[i], SSAValue) for i in (1, 2)):
+        if g.scope.turning and any(isinstance(n[i], SSAValue) for i in (1, 2)):
             chosen = axes_of(axes if axes is not None else range(prod(shape(n[1]))), rank(x))
             return span(g, x, n[1], n[2], chosen, steps or (1,) * len(chosen))
         starts, ends = (g.ints(n[i], "a bound of Slice") for i in (1, 2))
