@@ -12,10 +12,11 @@ import numpy as np
 from xdsl.ir import Attribute, Block, SSAValue
 
 from glow_dialects.core.builder import Builder
+from glow_dialects.core.element_types import is_standard
 from glow_dialects.core.extent import is_open
 from glow_dialects.core.graph_op import GraphOp
 from glow_dialects.core.symbols import Symbols
-from glow_dialects.core.types import Array, Tensor, is_standard, shape_of, tensor
+from glow_dialects.core.types import Array, Tensor, shape_of, tensor
 from glow_dialects.ops.control import YieldOp
 from glow_dialects.ops.iota import IotaOp, SizesOp
 from glow_dialects.ops.literal import LiteralOp
