@@ -64,9 +64,10 @@ def _integer(
     name: str, bits: int, onnx: int, array: str, caffe2: int | None = None, glow: str = ""
 ) -> ElementType:
     sign = "u" if name.startswith("u") else "i"
-    wide = bits >= 8
-    names = (name, f"{sign.upper()}{bits}", name.upper()) if wide else ("", "", "")
-    return ElementType(name, bits, f"{sign}{bits}", "", onnx, caffe2, None, *names, glow or name, array)
+    torch, safetensors, server = (name, f"{sign}{bits}".upper(), name.upper()) if bits >= 8 else ("", "", "")
+    return ElementType(
+        name, bits, f"{sign}{bits}", "", onnx, caffe2, None, torch, safetensors, server, glow or name, array
+    )
 
 
 def _float(name: str, bits: int, xdsl: str, onnx: int, array: str, **names: Any) -> ElementType:
