@@ -64,10 +64,9 @@ def _integer(
     name: str, bits: int, onnx: int, array: str, caffe2: int | None = None, glow: str = ""
 ) -> ElementType:
     sign = "u" if name.startswith("u") else "i"
-    torch, safetensors, server = (name, f"{sign}{bits}".upper(), name.upper()) if bits >= 8 else ("", "", "")
-    return ElementType(
-        name, bits, f"{sign}{bits}", "", onnx, caffe2, None, torch, safetensors, server, glow or name, array
-    )
+    own = {"torch": name, "safetensors": f"{sign}{bits}".upper(), "server": name.upper()} if bits >= 8 else {}
+    more: dict[str, Any] = {"onnx": onnx, "caffe2": caffe2, "glow": glow or name, "javascript": array, **own}
+    return ElementType(name, bits, f"{sign}{bits}", **more)
 
 
 def _float(name: str, bits: int, xdsl: str, onnx: int, array: str, **names: Any) -> ElementType:
