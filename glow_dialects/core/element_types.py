@@ -71,7 +71,7 @@ def _integer(
 
 def _float(name: str, bits: int, xdsl: str, onnx: int, array: str, **names: Any) -> ElementType:
     short = name.replace("bfloat", "bf").replace("float", "f")
-    known = {"torch": name, "glow": name} | names
+    known: dict[str, Any] = {"torch": name, "glow": name, **names}
     return ElementType(name, bits, short, f"{xdsl}Type", onnx, javascript=array, **known)
 
 

@@ -25,7 +25,7 @@ from glow_dialects.ops.scatter_nd import ScatterNdOp
 from glow_dialects.ops.splat import SplatOp
 from glow_frontends.graph.emitter import Emitter
 from glow_frontends.graph.errors import NeedsHost, NeedsValue, RuleError
-from glow_frontends.graph.shape import cut
+from glow_frontends.graph.movement import cut
 from glow_frontends.graph.sizes import sizes_of
 from glow_frontends.graph.values import BoundedValue, Value, rank, shape
 

@@ -21,7 +21,7 @@ from glow_dialects.ops.unary_math import AbsOp, FloorOp, RoundOp
 from glow_frontends.graph.cast import cast_to
 from glow_frontends.graph.emitter import Emitter
 from glow_frontends.graph.errors import RuleError
-from glow_frontends.graph.shape import cut
+from glow_frontends.graph.movement import cut
 from glow_frontends.graph.values import Value, dtype_of_value, rank, shape, type_of
 
 INT64 = np.dtype(np.int64)

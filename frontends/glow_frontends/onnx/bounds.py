@@ -20,11 +20,9 @@ from glow_dialects.ops.concat import ConcatOp
 from glow_dialects.ops.gather import GatherOp
 from glow_dialects.ops.logic import OrOp
 from glow_dialects.ops.select import SelectOp
+from glow_frontends.graph import Emitter, NeedsHost, NeedsValue, RuleError, cast_to
 from glow_frontends.graph.axes import axes_of, axis_of
-from glow_frontends.graph.cast import cast_to
 from glow_frontends.graph.counts import filled, joined, there
-from glow_frontends.graph.emitter import Emitter
-from glow_frontends.graph.errors import NeedsHost, NeedsValue, RuleError
 from glow_frontends.graph.values import BoundedValue, Value, rank, shape
 from glow_frontends.onnx.node import Node, Result
 from glow_frontends.onnx.rules import activation, elementwise

@@ -20,10 +20,8 @@ from glow_dialects.core.location import UNKNOWN, is_unknown, node_location
 from glow_dialects.core.symbols import Symbols, parse_size
 from glow_dialects.core.types import Array, Tensor, dtype_of, tensor, typed
 from glow_dialects.ops.module import FuncOp, SaveOp
-from glow_frontends.graph.emitter import Emitter
-from glow_frontends.graph.errors import RuleError
+from glow_frontends.graph import BoundedValue, Emitter, RuleError, Value
 from glow_frontends.graph.module import check_size
-from glow_frontends.graph.values import BoundedValue, Value
 from glow_frontends.onnx.model import domain_of, initialized, load, opened, opsets, runtime_inputs, sort_nodes
 from glow_frontends.onnx.scope import Blocked, Scope, Session, initializers
 from glow_frontends.onnx.signature import size_name

@@ -16,9 +16,7 @@ from glow_dialects.core.location import names as location_names
 from glow_dialects.core.location import node_location
 from glow_dialects.core.types import Array, Tensor, shape_of, tensor, typed
 from glow_dialects.ops.module import SaveOp
-from glow_frontends.graph.emitter import Emitter
-from glow_frontends.graph.errors import RuleError
-from glow_frontends.graph.values import Value
+from glow_frontends.graph import Emitter, RuleError, Value
 from glow_frontends.stablehlo.node import Blocked, Node, Written, op_name
 from glow_frontends.stablehlo.rules import RULES
 from glow_frontends.stablehlo.text import parsed

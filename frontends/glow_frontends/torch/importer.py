@@ -16,10 +16,9 @@ from glow_dialects.core.errors import ImportProblems, Problem, internal
 from glow_dialects.core.location import node_location
 from glow_dialects.core.types import Array, tensor, typed
 from glow_dialects.ops.module import PlaceholderOp, SaveOp
-from glow_frontends.graph.emitter import Emitter
-from glow_frontends.graph.errors import FAILURES, RuleError
+from glow_frontends.graph import Emitter, RuleError, shape
+from glow_frontends.graph.errors import FAILURES
 from glow_frontends.graph.sizes import objects
-from glow_frontends.graph.values import shape
 from glow_frontends.torch.decompose import decomposed, decomposes, decompositions, is_leaf, name_of
 from glow_frontends.torch.node import Decomposed, Node
 from glow_frontends.torch.rules import find_rule

@@ -15,12 +15,10 @@ from glow_dialects.ops.control import IfOp, yielded
 from glow_dialects.ops.flip import FlipOp
 from glow_dialects.ops.gather import GatherOp
 from glow_dialects.ops.select import SelectOp
-from glow_frontends.graph import counts, loops
+from glow_frontends.graph import Emitter, NeedsHost, NeedsValue, RuleError, counts, loops
 from glow_frontends.graph.axes import axis_of
-from glow_frontends.graph.emitter import Emitter
-from glow_frontends.graph.errors import NeedsHost, NeedsValue, RuleError
 from glow_frontends.graph.loops import FEW_NODES, MAX_NODES
-from glow_frontends.graph.shape import cut, join
+from glow_frontends.graph.movement import cut, join
 from glow_frontends.graph.sizes import objects
 from glow_frontends.graph.values import BoundedValue, Value, dtype_of_value, rank, shape
 from glow_frontends.onnx.model import label, uses

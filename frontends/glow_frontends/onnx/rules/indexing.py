@@ -20,14 +20,12 @@ from glow_dialects.ops.reduce import ReduceMaxOp
 from glow_dialects.ops.scatter_elements import ScatterElementsOp
 from glow_dialects.ops.scatter_nd import ScatterNdOp
 from glow_dialects.ops.select import SelectOp
+from glow_frontends.graph import Emitter, RuleError, Value, cast_to, dtype_of_value, rank, shape, type_of
 from glow_frontends.graph.axes import axis_of, ranked
-from glow_frontends.graph.cast import cast_to
-from glow_frontends.graph.emitter import MAX_FOLDED, Emitter
-from glow_frontends.graph.errors import RuleError
+from glow_frontends.graph.emitter import MAX_FOLDED
 from glow_frontends.graph.module import check_size
-from glow_frontends.graph.shape import cut, take
+from glow_frontends.graph.movement import cut, take
 from glow_frontends.graph.sizes import objects, objects_of
-from glow_frontends.graph.values import Value, dtype_of_value, rank, shape, type_of
 from glow_frontends.onnx.model import label
 from glow_frontends.onnx.node import Node
 from glow_frontends.onnx.rules.rule import Versions

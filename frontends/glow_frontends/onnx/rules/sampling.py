@@ -13,10 +13,9 @@ from glow_dialects.ops.arithmetic import AddOp, DivOp, MaxOp, MulOp, SubOp
 from glow_dialects.ops.expand import ExpandOp
 from glow_dialects.ops.logic import AndOp
 from glow_dialects.ops.reduce import ReduceMaxOp, ReduceMeanOp
+from glow_frontends.graph import Emitter, RuleError, Value, cast_to, dtype_of_value, rank, shape, type_of
 from glow_frontends.graph.arithmetic import product
-from glow_frontends.graph.cast import cast_to
-from glow_frontends.graph.emitter import Emitter
-from glow_frontends.graph.errors import RuleError
+from glow_frontends.graph.movement import cut, join, take
 from glow_frontends.graph.sampling import (
     INT64,
     Taps,
@@ -27,8 +26,6 @@ from glow_frontends.graph.sampling import (
     linear_taps,
     within,
 )
-from glow_frontends.graph.shape import cut, join, take
-from glow_frontends.graph.values import Value, dtype_of_value, rank, shape, type_of
 from glow_frontends.graph.windows import Window
 from glow_frontends.onnx.node import Node
 from glow_frontends.onnx.rules.indexing import in_range

@@ -13,14 +13,13 @@ from glow_dialects.ops.depth_to_space import DepthToSpaceOp, SpaceToDepthOp
 from glow_dialects.ops.iota import IotaOp
 from glow_dialects.ops.pad import PadOp
 from glow_dialects.ops.tile import TileOp
+from glow_frontends.graph import BoundedValue, Emitter, RuleError, Value, dtype_of_value, rank, shape, uniform
 from glow_frontends.graph.axes import axes_of, axis_of
 from glow_frontends.graph.counts import shaped
-from glow_frontends.graph.emitter import MAX_FOLDED, Emitter
-from glow_frontends.graph.errors import RuleError
+from glow_frontends.graph.emitter import MAX_FOLDED
 from glow_frontends.graph.module import check_size
-from glow_frontends.graph.shape import broadcast, cut, join, pieces, repeated
+from glow_frontends.graph.movement import broadcast, cut, join, pieces, repeated
 from glow_frontends.graph.sizes import objects, sizes_of
-from glow_frontends.graph.values import BoundedValue, Value, dtype_of_value, rank, shape, uniform
 from glow_frontends.onnx.node import Node, Result
 from glow_frontends.onnx.rules.rule import Versions
 from glow_frontends.onnx.rules.run_time_slices import span

@@ -15,12 +15,9 @@ from glow_dialects.ops.expand import ExpandOp
 from glow_dialects.ops.flip import FlipOp
 from glow_dialects.ops.pad import PadOp
 from glow_dialects.ops.tile import TileOp
+from glow_frontends.graph import Emitter, RuleError, Value, cast_to, dtype_of_value, rank, shape, type_of
 from glow_frontends.graph.axes import axes_of, axis_of
-from glow_frontends.graph.cast import cast_to
-from glow_frontends.graph.emitter import Emitter
-from glow_frontends.graph.errors import RuleError
-from glow_frontends.graph.shape import cut, join, pieces, take
-from glow_frontends.graph.values import Value, dtype_of_value, rank, shape, type_of
+from glow_frontends.graph.movement import cut, join, pieces, take
 from glow_frontends.torch.node import Decomposed, Node, number
 
 Rule = Callable[..., Any]
