@@ -47,14 +47,26 @@ def cut(g: Emitter, x: Value, begin: list[int], end: list[int], step: list[int] 
     return g(SliceOp, x, starts=tuple(begin), ends=tuple(end), steps=tuple(step))
 
 
+def span(g: Emitter, x: Value, axis: int, begin: int, end: int) -> Value:
+    """x[begin:end] of an axis."""
+    begins, ends = [0] * rank(x), list(shape(x))
+    begins[axis], ends[axis] = begin, end
+    return cut(g, x, begins, ends)
+
+
+def element(g: Emitter, x: Value, axis: int, index: int) -> Value:
+    """x[index] of an axis, which is gone."""
+    dims = list(shape(x))
+    del dims[axis]
+    return g.reshape(span(g, x, axis, index, index + 1), dims)
+
+
 def pieces(g: Emitter, x: Value, axis: int, sizes: tuple[int, ...]) -> list[Value]:
     """Consecutive slices of given sizes along an axis."""
     out: list[Value] = []
     start = 0
     for length in sizes:
-        begin, end = [0] * rank(x), list(shape(x))
-        begin[axis], end[axis] = start, start + length
-        out.append(cut(g, x, begin, end))
+        out.append(span(g, x, axis, start, start + length))
         start += length
     return out
 
@@ -80,9 +92,7 @@ def take(g: Emitter, x: Value, indices: Value, axis: int, checked: str | None = 
     if isinstance(x, np.ndarray) and isinstance(indices, np.ndarray):
         return np.asarray(np.take(x, indices, axis))
     if isinstance(indices, np.ndarray) and indices.size == 1:
-        begin, end = [0] * rank(x), list(shape(x))
-        begin[axis] = int(indices.reshape(()))
-        end[axis] = begin[axis] + 1
+        place = int(indices.reshape(()))
         dims = (*shape(x)[:axis], *shape(indices), *shape(x)[axis + 1 :])
-        return g.reshape(cut(g, x, begin, end), dims)
+        return g.reshape(span(g, x, axis, place, place + 1), dims)
     return g(GatherOp, x, indices, axis=axis, checked=checked)

@@ -18,7 +18,7 @@ from glow_dialects.ops.select import SelectOp
 from glow_frontends.graph import Emitter, NeedsHost, NeedsValue, RuleError, counts, loops
 from glow_frontends.graph.axes import axis_of
 from glow_frontends.graph.loops import FEW_NODES, MAX_NODES
-from glow_frontends.graph.movement import cut, join
+from glow_frontends.graph.movement import element, join
 from glow_frontends.graph.sizes import objects
 from glow_frontends.graph.values import BoundedValue, Value, dtype_of_value, rank, shape
 from glow_frontends.onnx.model import label, uses
@@ -182,7 +182,7 @@ def _turns(g: Emitter, n: Node, body: GraphProto) -> list[AnyValue]:
     stacks = results[len(kept) :]
     ordinary = len(stacks) - len(grown)
     for k, rows in zip(grown, map(_tensor, stacks[ordinary:]), strict=True):
-        state[k] = StackedValue(rows, partial(at, g, rows, 0))
+        state[k] = StackedValue(rows, partial(element, g, rows, 0))
     return [*(state[k] for k in range(len(first))), *stacks[:ordinary]]
 
 
@@ -328,7 +328,7 @@ def _scan(
     _check_length(n, length, body, [*state, *sources], most_nodes)
     collected: list[list[Value]] = [[] for _ in range(len(body.output) - len(state))]
     for step in range(length):
-        items = [at(g, s, 0, step) for s in sources]
+        items = [element(g, s, 0, step) for s in sources]
         outputs = n.scope.subgraph(body, [*state, *items])
         state = outputs[: len(state)]
         for parts, value in zip(collected, outputs[len(state) :], strict=True):
@@ -353,19 +353,11 @@ def _scanned(g: Emitter, n: Node, first: Sequence[Value], sources: Sequence[Valu
     return [*results[: len(state)], *_scan_results(g, n, [_tensor(v) for v in results[len(state) :]])]
 
 
-def at(g: Emitter, x: Value, axis: int, index: int) -> Value:
-    """One element along an axis, the axis removed."""
-    begin, end = [0] * rank(x), list(shape(x))
-    begin[axis], end[axis] = index, index + 1
-    dims = (*shape(x)[:axis], *shape(x)[axis + 1 :])
-    return g.reshape(cut(g, x, begin, end), dims)
-
-
 def _batched_scan(g: Emitter, n: Node) -> list[AnyValue]:
     if n.get(0) is not None:
         raise RuleError("sequence lengths of Scan before opset 9")
     inputs = n.tensors(1)
-    samples = [[at(g, x, 0, row) for x in inputs] for row in range(shape(inputs[0])[0])]
+    samples = [[element(g, x, 0, row) for x in inputs] for row in range(shape(inputs[0])[0])]
     rows = [_scan(g, n, *_scan_parts(g, n, sample), MAX_NODES) for sample in samples]
     return [_stack(g, [_tensor(v) for v in column], None, 0) for column in zip(*rows, strict=True)]
 

@@ -17,7 +17,7 @@ from glow_dialects.ops.pad import PadOp
 from glow_dialects.ops.tile import TileOp
 from glow_frontends.graph import Emitter, RuleError, Value, cast_to, dtype_of_value, rank, shape, type_of
 from glow_frontends.graph.axes import axes_of, axis_of
-from glow_frontends.graph.movement import cut, join, pieces, take
+from glow_frontends.graph.movement import cut, element, join, pieces, take
 from glow_frontends.torch.node import Decomposed, Node, number
 
 Rule = Callable[..., Any]
@@ -136,13 +136,10 @@ def _most(first: int, last: int) -> int:
 def select(g: Emitter, n: Node, x: Value, dim: int, index: Any) -> Value:
     """One element of an axis, which is gone."""
     axis = axis_of(dim, rank(x))
-    dims = (*shape(x)[:axis], *shape(x)[axis + 1 :])
     if not isinstance(index, int) and not is_open([index]):
         return take(g, x, g.reshape(index, ()), axis, n.label)
     place = index + shape(x)[axis] if index < 0 else index
-    begin, end = [0] * rank(x), list(shape(x))
-    begin[axis], end[axis] = place, place + 1
-    return g.reshape(cut(g, x, begin, end), dims)
+    return element(g, x, axis, place)
 
 
 def split(g: Emitter, n: Node, x: Value, sizes: Any, dim: int = 0) -> list[Value]:
