@@ -82,9 +82,23 @@ def broadcast(g: Emitter, x: Value, target: tuple[int, ...]) -> Value:
     if dims == shape(x):
         return x
     check_size(dims)
+    return expanded(g, x, dims)
+
+
+def expanded(g: Emitter, x: Value, dims: Sequence[int]) -> Value:
+    """`x` repeated along axes of size 1 and new axes in front."""
     if isinstance(x, np.ndarray) and not is_open(dims):
-        return np.broadcast_to(x, dims)
+        return np.broadcast_to(x, tuple(dims))
     return g(ExpandOp, x, results=tensor(dims, type_of(x).element_type))
+
+
+def known_indices(indices: Array, limits: Array) -> Array:
+    """Indices, which may count from the end, as such from 0 on; RuleError where one is out of range."""
+    bad = indices[(indices < -limits) | (indices >= limits)]
+    if bad.size:
+        size = " x ".join(map(str, limits.reshape(-1)))
+        raise RuleError(f"index {bad.flat[0]} is out of range for {size} elements")
+    return np.where(indices < 0, indices + limits, indices)
 
 
 def take(g: Emitter, x: Value, indices: Value, axis: int, checked: str | None = None) -> Value:

@@ -18,7 +18,6 @@ from glow_dialects.core.types import Array, tensor, typed
 from glow_dialects.ops.module import PlaceholderOp, SaveOp
 from glow_frontends.graph import Emitter, RuleError, shape
 from glow_frontends.graph.errors import FAILURES
-from glow_frontends.graph.sizes import objects
 from glow_frontends.torch.decompose import decomposed, decomposes, decompositions, is_leaf, name_of
 from glow_frontends.torch.node import Decomposed, Node
 from glow_frontends.torch.rules import find_rule
@@ -184,7 +183,7 @@ class _Import:
     def output(self, told: Output, value: Any) -> None:
         """Make a value an output of the module, or the next value of a state."""
         if not isinstance(value, np.ndarray | SSAValue):
-            value = self.g.sizes(objects([value]).reshape(()), np.dtype(np.int64))
+            value = self.g.size(value, np.dtype(np.int64))
         result = self.g.value(value)
         if told.state:
             target = self.states[told.name]

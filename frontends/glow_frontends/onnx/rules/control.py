@@ -19,7 +19,6 @@ from glow_frontends.graph import Emitter, NeedsHost, NeedsValue, RuleError, coun
 from glow_frontends.graph.axes import axis_of
 from glow_frontends.graph.loops import FEW_NODES, MAX_NODES
 from glow_frontends.graph.movement import element, join
-from glow_frontends.graph.sizes import objects
 from glow_frontends.graph.values import BoundedValue, Value, dtype_of_value, rank, shape
 from glow_frontends.onnx.model import label, uses
 from glow_frontends.onnx.node import Node
@@ -348,7 +347,7 @@ def _scanned(g: Emitter, n: Node, first: Sequence[Value], sources: Sequence[Valu
         results = _tensors(n.scope.subgraph(body, [*now, *items]))
         return np.array(True), results[: len(state)], results[len(state) :]
 
-    length = g.sizes(objects([shape(sources[0])[0]]).reshape(()), np.dtype(np.int64))
+    length = g.size(shape(sources[0])[0], np.dtype(np.int64))
     results = loops.Loop(g, n, length, np.array(True), state, turn).run()
     return [*results[: len(state)], *_scan_results(g, n, [_tensor(v) for v in results[len(state) :]])]
 

@@ -24,7 +24,7 @@ from glow_frontends.graph import Emitter, RuleError, Value, cast_to, dtype_of_va
 from glow_frontends.graph.axes import axis_of, ranked
 from glow_frontends.graph.emitter import MAX_FOLDED
 from glow_frontends.graph.module import check_size
-from glow_frontends.graph.movement import cut, take
+from glow_frontends.graph.movement import cut, known_indices, take
 from glow_frontends.graph.sizes import objects, objects_of
 from glow_frontends.onnx.model import label
 from glow_frontends.onnx.node import Node
@@ -63,11 +63,7 @@ def indices_of(g: Emitter, n: Node, indices: Value, limits: Sequence[int]) -> tu
     if not is_open(limits):
         most = most.astype(dtype_of_value(indices))
     if isinstance(indices, np.ndarray):
-        bad = indices[(indices < -most) | (indices >= most)]
-        if bad.size:
-            size = " x ".join(map(str, limits))
-            raise RuleError(f"index {bad.flat[0]} is out of range for {size} elements")
-        moved = np.where(indices < 0, indices + most, indices)
+        moved = known_indices(indices, most)
         return g.sizes(moved, indices.dtype) if is_open(limits) else moved, None
     if g.scope.guessing:
         last, first = (g.sizes(objects_of(m), dtype_of_value(indices)) for m in (most - 1, -most))
@@ -87,7 +83,7 @@ def in_range(g: Emitter, n: Node, x: Value, low: int, high: int, what: str) -> V
     place = g(SubOp, cast_to(g, x, INT64), np.array(low, np.int64))
     span, kind = high - low + 1, dtype_of_value(x)
     if is_open((span,)):
-        beyond = g.sizes(objects([span]).reshape(()), INT64)
+        beyond = g.size(span, INT64)
         values = g(AddOp, g(IotaOp, results=tensor((span,), kind)), np.array(low, kind))
     else:
         beyond, values = g.like(span, place), np.arange(low, high + 1, dtype=kind)

@@ -66,7 +66,7 @@ def shape_(g: Emitter, n: Node) -> Value:
 
 def size(g: Emitter, n: Node) -> Value:
     """Size: the same."""
-    return g.sizes(objects([prod(shape(n[0]))]).reshape(()), np.dtype(np.int64))
+    return g.size(prod(shape(n[0])), np.dtype(np.int64))
 
 
 def identity(g: Emitter, n: Node) -> Result:
@@ -260,7 +260,7 @@ def _steps(g: Emitter, first: int, step: int, count: int, dtype: np.dtype) -> Va
         numbers = g(MulOp, numbers, g.like(step, numbers))
     if first == 0:
         return numbers
-    return g(AddOp, numbers, g.sizes(objects([first]).reshape(()), dtype))
+    return g(AddOp, numbers, g.size(first, dtype))
 
 
 def pad(g: Emitter, n: Node) -> Value:

@@ -18,7 +18,7 @@ from glow_dialects.ops.scatter_nd import ScatterNdOp
 from glow_dialects.ops.select import SelectOp
 from glow_frontends.graph import Emitter, NeedsValue, RuleError, Value, cast_to, dtype_of_value, rank, shape
 from glow_frontends.graph.axes import axis_of
-from glow_frontends.graph.movement import broadcast, cut, join, span, take
+from glow_frontends.graph.movement import broadcast, cut, join, known_indices, span, take
 from glow_frontends.torch.node import Node, operand
 from glow_frontends.torch.rules.shape import bound, diagonal_places
 
@@ -34,10 +34,7 @@ def places(g: Emitter, n: Node, indices: Value, limit: int) -> tuple[Value, str 
     indices = cast_to(g, indices, INT64)
     if not isinstance(indices, np.ndarray) or is_open([limit]):
         return indices, n.label
-    bad = indices[(indices < -limit) | (indices >= limit)]
-    if bad.size:
-        raise RuleError(f"index {bad.flat[0]} is out of range for {limit} elements")
-    return np.where(indices < 0, indices + limit, indices), None
+    return known_indices(indices, np.array(limit)), None
 
 
 def index_select(g: Emitter, n: Node, x: Value, dim: int, indices: Value) -> Value:

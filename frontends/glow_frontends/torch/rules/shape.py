@@ -9,15 +9,14 @@ from typing import Any
 import numpy as np
 
 from glow_dialects.core.extent import is_open
-from glow_dialects.core.types import Array, tensor
+from glow_dialects.core.types import Array
 from glow_dialects.ops.depth_to_space import DepthToSpaceOp
-from glow_dialects.ops.expand import ExpandOp
 from glow_dialects.ops.flip import FlipOp
 from glow_dialects.ops.pad import PadOp
 from glow_dialects.ops.tile import TileOp
-from glow_frontends.graph import Emitter, RuleError, Value, cast_to, dtype_of_value, rank, shape, type_of
+from glow_frontends.graph import Emitter, RuleError, Value, cast_to, dtype_of_value, rank, shape
 from glow_frontends.graph.axes import axes_of, axis_of
-from glow_frontends.graph.movement import cut, element, join, pieces, take
+from glow_frontends.graph.movement import cut, element, expanded, join, pieces, take
 from glow_frontends.torch.node import Decomposed, Node, number
 
 Rule = Callable[..., Any]
@@ -79,11 +78,7 @@ def expand(g: Emitter, n: Node, x: Value, size: Sequence[int], *_: Any) -> Value
     """Broadcast; -1 keeps a size."""
     before = len(size) - rank(x)
     dims = [shape(x)[i - before] if not is_open([d]) and d == -1 else d for i, d in enumerate(size)]
-    if tuple(dims) == shape(x):
-        return x
-    if isinstance(x, np.ndarray) and not is_open(dims):
-        return np.broadcast_to(x, dims)
-    return g(ExpandOp, x, results=tensor(dims, type_of(x).element_type))
+    return x if tuple(dims) == shape(x) else expanded(g, x, dims)
 
 
 def repeat(g: Emitter, n: Node, x: Value, repeats: Sequence[int]) -> Value:
