@@ -3,37 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 
-from glow_frontends.onnx.errors import RuleError
+from glow_frontends.graph.errors import RuleError
+from glow_frontends.graph.windows import Window
 from glow_frontends.onnx.node import Node
-
-
-@dataclass(frozen=True)
-class Window:
-    """Kernel, strides, dilations (one entry a spatial axis) and pads (begins, then ends)."""
-
-    kernel: tuple[int, ...]
-    strides: tuple[int, ...]
-    dilations: tuple[int, ...]
-    pads: tuple[int, ...]
-    #: Further end padding of each axis so that ceil_mode's last window exists; it is never counted.
-    extra: tuple[int, ...]
-
-    @property
-    def spatial(self) -> int:
-        """The number of spatial axes."""
-        return len(self.kernel)
-
-    def padded(self) -> tuple[int, ...]:
-        """Pads with the extra end padding added."""
-        ends = (p + e for p, e in zip(self.pads[self.spatial :], self.extra, strict=True))
-        return self.pads[: self.spatial] + tuple(ends)
-
-    @property
-    def span(self) -> tuple[int, ...]:
-        """Extent of the dilated kernel."""
-        return tuple(d * (k - 1) + 1 for k, d in zip(self.kernel, self.dilations, strict=True))
 
 
 def window_of(n: Node, sizes: Sequence[int], kernel: Sequence[int] | None = None) -> Window:
@@ -50,7 +24,7 @@ def window_of(n: Node, sizes: Sequence[int], kernel: Sequence[int] | None = None
         )
     if any(number < 1 for number in (*kernel, *strides, *dilations)):
         raise RuleError("kernel, strides and dilations must be positive")
-    window = Window(kernel, strides, dilations, pads, (0,) * count)
+    window = Window(kernel, strides, dilations, pads)
     mode = n.text("auto_pad", "NOTSET")
     if mode == "VALID":
         pads = (0,) * 2 * count
@@ -58,9 +32,8 @@ def window_of(n: Node, sizes: Sequence[int], kernel: Sequence[int] | None = None
         pads = _same(sizes, window, mode == "SAME_UPPER")
     elif mode not in ("NOTSET", ""):
         raise RuleError(f"auto_pad '{mode}' is unknown")
-    window = Window(kernel, strides, dilations, pads, (0,) * count)
-    extra = ceil_padding(sizes, window) if n.flag("ceil_mode") else (0,) * count
-    return Window(kernel, strides, dilations, pads, extra)
+    window = replace(window, pads=pads)
+    return window.ceiled(sizes) if n.flag("ceil_mode") else window
 
 
 def _same(sizes: Sequence[int], window: Window, upper: bool) -> tuple[int, ...]:
@@ -72,16 +45,3 @@ def _same(sizes: Sequence[int], window: Window, upper: bool) -> tuple[int, ...]:
         begins.append(small if upper else large)
         ends.append(large if upper else small)
     return (*begins, *ends)
-
-
-def ceil_padding(sizes: Sequence[int], window: Window) -> tuple[int, ...]:
-    """End padding that ceil_mode adds; a last window that starts in the end padding is dropped."""
-    out: list[int] = []
-    for axis, size in enumerate(sizes):
-        stride, span = window.strides[axis], window.span[axis]
-        begin, end = window.pads[axis], window.pads[axis + window.spatial]
-        count = -(-(size + begin + end - span) // stride) + 1
-        if (count - 1) * stride >= size + begin:
-            count -= 1
-        out.append(max(0, (count - 1) * stride + span - (size + begin + end)))
-    return tuple(out)
