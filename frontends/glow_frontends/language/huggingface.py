@@ -73,7 +73,7 @@ def texts_beside(folder: Path) -> dict[str, Any]:
     return {
         "tokenizer": tokenizer if tokenizer.exists() else None,
         "chat_template": template.read_text(encoding="utf-8") if template.exists() else _template(texts),
-        "special": {n: _text(v) for n, v in texts.items() if n.endswith("_token") and v is not None},
+        "special": {n: t for n, v in texts.items() if n.endswith("_token") and (t := _text(v)) is not None},
     }
 
 
@@ -95,9 +95,10 @@ def optional_json(file: Path) -> dict[str, Any]:
     return read_json(file) if file.exists() else {}
 
 
-def _text(value: Any) -> str:
-    """The text of a special token, which may be a table."""
-    return str(value.get("content", "")) if isinstance(value, dict) else str(value)
+def _text(value: Any) -> str | None:
+    """The text of a special token, which may be a table; None for what is no text, as add_bos_token."""
+    found = value.get("content") if isinstance(value, dict) else value
+    return found if isinstance(found, str) else None
 
 
 def _template(texts: Mapping[str, Any]) -> str | None:
