@@ -146,7 +146,7 @@ def test_capacity_grows(llama: tuple[Path, Any], monkeypatch: pytest.MonkeyPatch
 
 
 def test_long_texts_change_no_others(tmp_path: Path) -> None:
-    """With other positions in long texts, each text of a batch gets what it gets alone, and so it is later."""
+    """With other positions in long texts, each text of a batch gets what it gets alone, later too."""
     made = lms.written(tmp_path, "phi3")
     model = glow.LanguageModel(tmp_path)
     prompts = [lms.prompt_of(n) for n in (70, 5, 60, 64, 65, 90)]  # 64 is the longest that is short

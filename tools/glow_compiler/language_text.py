@@ -42,7 +42,9 @@ class Texts:
         if file is not None:
             try:
                 return Tokenizer.from_file(str(file))
-            except Exception as error:  # of whatever class: the package is native code
+            except BaseException as error:  # of whatever class: the package is native code
+                if isinstance(error, KeyboardInterrupt | SystemExit):
+                    raise
                 raise GlowError(f"{file}: the tokenizer cannot be read: {error}") from None
         if self.files.tokens.get("tokens"):
             from glow_compiler.gguf_tokenizer import tokenizer_of
