@@ -69,6 +69,9 @@ def tensors_of(file: Path) -> dict[str, Stored]:
 
 def _tensor(file: Path, name: str, entry: Any, start: int, size: int) -> Stored:
     fields: dict[str, Any] = entry if isinstance(entry, dict) else {}
+    kind: Any
+    shape: Any
+    offsets: Any
     kind, shape, offsets = (fields.get(n) for n in ("dtype", "shape", "data_offsets"))
     for what, right in (
         ("dtype", isinstance(kind, str)),
