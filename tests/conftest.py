@@ -35,10 +35,11 @@ _folders: dict[str, str] = {}
 
 @pytest.hookimpl(trylast=True)
 def pytest_configure(config: pytest.Config) -> None:
-    """One object cache for the run, one folder for what crashed; workers inherit both by the environment."""
+    """One object cache and key for the run, one folder for what crashed; workers inherit them."""
     for variable in ("GLOW_CACHE_DIR", CRASHES):
         if variable not in os.environ:
             os.environ[variable] = _folders[variable] = tempfile.mkdtemp(prefix="glow-")
+    os.environ.setdefault("GLOW_KEY_FILE", str(Path(os.environ[CRASHES], ".key")))
     if worker := os.environ.get("PYTEST_XDIST_WORKER"):
         # What a worker's standard error holds when it crashes is lost.
         faulthandler.enable(os.open(Path(os.environ[CRASHES], worker), os.O_CREAT | os.O_WRONLY))
@@ -46,7 +47,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Where workers were when they crashed."""
-    for file in sorted(Path(os.environ[CRASHES]).iterdir()):
+    for file in sorted(Path(os.environ[CRASHES]).glob("[!.]*")):
         if text := file.read_text():
             terminalreporter.section(f"crash of {file.name}")
             terminalreporter.write(text)

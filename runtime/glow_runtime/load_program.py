@@ -10,13 +10,16 @@ from glow_runtime.executable import Executable
 from glow_runtime.saved import Archive, SavedPrograms
 
 
-def load_program(path: str | Path) -> Executable:
+def load_program(path: str | Path, trust: bool = False) -> Executable:
     """The executable that `Executable.save` wrote. It has the programs of the file, and compiles none.
 
-    Raises GlowError where the file is none, damaged or of another version, UnsupportedError where this
-    machine lacks what its code needs, ShapeError for inputs that it has no program for.
+    The file holds machine code, which runs in this process: it must be one that this user saved, as the seal
+    in it says, or one whose maker you `trust`. Its digests are checked in both cases.
+
+    Raises GlowError where the file is none, damaged, of another version or not trusted, UnsupportedError
+    where this machine lacks what its code needs, ShapeError for inputs that it has no program for.
     """
-    archive = Archive(Path(path))
+    archive = Archive(Path(path), trust)
     manifest = archive.manifest
     try:
         backend = get_backend(manifest["backend"])
@@ -27,6 +30,7 @@ def load_program(path: str | Path) -> Executable:
                 "compile the model here, or with cpu= for the processors that are to run it"
             )
         net = Executable(SavedPrograms(archive, backend, manifest))
+        archive.checked()
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise GlowError(f"{path} is damaged: {error!r}") from None
     return net

@@ -1,12 +1,14 @@
 """Programs in one file: `Executable.save` writes it, `load_program` starts it without the compiler.
 
-The file is an uncompressed zip archive: `manifest.json`, then a folder for each program as its backend
-writes it. Blocks of constants begin at multiples of a page, so that they are mapped; one that several
-programs share is there once.
+The file is an uncompressed zip archive: `manifest.json` and its seal, then a folder for each program as its
+backend writes it. Blocks of constants begin at multiples of a page, so that they are mapped; one that several
+programs share is there once. The manifest has a digest of each file, so that its seal is that of all: the
+files hold machine code, which runs only if this user sealed it or somebody says that it is trusted.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import tempfile
 import zipfile
@@ -26,13 +28,14 @@ from glow_dialects.core.files import whole
 from glow_dialects.core.mapped_files import file_bytes
 from glow_runtime.kept_states import Kept, KeptStates
 from glow_runtime.program_source import Key, ProgramSource, Signature
+from glow_runtime.seal import is_sealed, is_unchanged, keep_unchanged, key_file, seal
 
 if TYPE_CHECKING:
     from glow_dialects.core.types import Array
 
-FORMAT = 2
+FORMAT = 3
 """Version of the written form."""
-MANIFEST = "manifest.json"
+MANIFEST, SEAL = "manifest.json", "seal"
 PAGE = 4096
 """Bytes to whose multiples files in the archive are aligned: a page of every system that this runs on."""
 _HEADER, _LOCAL_EXTRA = 30, 20
@@ -79,6 +82,7 @@ def save(
         for number, (_, program) in enumerate(entries):
             backend.write_program(program, Path(name) / str(number))
         _archive(temporary, Path(name), manifest)
+    keep_unchanged(path)
 
 
 def _plain(signature: Signature) -> dict[str, Any]:
@@ -108,14 +112,20 @@ def _archive(path: Path, folder: Path, manifest: dict[str, Any]) -> None:
         if same != name:
             links[name] = same
     with path.open("wb") as out, zipfile.ZipFile(out, "w") as archive:
-        text = json.dumps(manifest | {"links": links}, indent=1)
+        digests = {name: _digest(file_bytes(folder / name)) for name in first.values()}
+        text = json.dumps(manifest | {"links": links, "digests": digests}, indent=1).encode()
         archive.writestr(zipfile.ZipInfo(MANIFEST), text)
+        archive.writestr(zipfile.ZipInfo(SEAL), seal(text))
         for name in first.values():
             info = zipfile.ZipInfo(name)
             info.extra = _padding(out.tell() + _HEADER + _LOCAL_EXTRA + len(name))
             with archive.open(info, "w", force_zip64=True) as sink, (folder / name).open("rb") as data:
                 while piece := data.read(1 << 22):
                     sink.write(piece)
+
+
+def _digest(data: Any) -> str:
+    return hashlib.sha256(data).hexdigest()
 
 
 def _padding(start: int) -> bytes:
@@ -185,22 +195,32 @@ def _signature(data: Mapping[str, Any]) -> Signature:
 
 
 class Archive:
-    """The file, its manifest read and checked."""
+    """The file, its manifest read and checked; GlowError where it is not sealed by this user or `trusted`."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, trusted: bool = False) -> None:
         self.path = path
         try:
             self._zip = zipfile.ZipFile(path)
             self._infos = {info.filename: info for info in self._zip.infolist()}
-            self.manifest: dict[str, Any] = json.loads(self._zip.read(MANIFEST))
+            text = self._zip.read(MANIFEST)
+            self.manifest: dict[str, Any] = json.loads(text)
             form = self.manifest["format"]
             self._links: dict[str, str] = self.manifest["links"]
+            self._digests: dict[str, str] = self.manifest["digests"] if form == FORMAT else {}
+            sealed = self._zip.read(SEAL).decode("ascii") if form == FORMAT else ""
         except OSError as error:
             raise GlowError(f"{path}: {error.strerror or error}") from None
         except (zipfile.BadZipFile, KeyError, ValueError, TypeError, NotImplementedError, RuntimeError):
             raise GlowError(f"{path} is no file of Executable.save, or damaged") from None
         if form != FORMAT:
             raise GlowError(f"{path} has format {form}, this version of Glow reads {FORMAT}: save it again")
+        if not trusted and not is_sealed(text, sealed):
+            raise GlowError(
+                f"{path} holds machine code and was not saved with this user's key, or is damaged: "
+                "compile the model here, or where you trust who made it, "
+                f"glow.load_program(path, trust=True); the key is {key_file() or 'nowhere, without a home'}"
+            )
+        self._unchanged = is_unchanged(path)
         self._blocks: dict[str, Array] = {}
 
     @cached_property
@@ -213,8 +233,12 @@ class Archive:
 
     def read(self, name: str) -> bytes:
         """The contents of a file of the archive, checked."""
+        name = self._links.get(name, name)
         try:
-            return self._zip.read(self._links.get(name, name))
+            data = self._zip.read(name)
+            if _digest(data) != self._digests[name]:
+                raise ValueError("it is not what was saved")
+            return data
         except (KeyError, zipfile.BadZipFile, ValueError, NotImplementedError, RuntimeError) as error:
             raise OSError(f"{name} is damaged: {error}") from None
 
@@ -229,10 +253,21 @@ class Archive:
             lengths = int.from_bytes(header[26:28], "little") + int.from_bytes(header[28:30], "little")
             start = info.header_offset + _HEADER + lengths
             block = self._bytes[start : start + info.file_size].view(np.ndarray)
-            if start % PAGE or block.size != info.file_size or zlib.crc32(block.data) != info.CRC:
+            if start % PAGE or block.size != info.file_size or not self._is_whole(name, block):
                 raise OSError(f"{name} is damaged")
             self._blocks[name] = block
         return self._blocks[name]
+
+    def _is_whole(self, name: str, block: Array) -> bool:
+        """Whether a block is what was saved: by its digest, or its checksum where nobody changed the file."""
+        if self._unchanged:
+            return zlib.crc32(block.data) == self._infos[name].CRC
+        return _digest(block) == self._digests.get(name)
+
+    def checked(self) -> None:
+        """Note that all blocks are what was saved."""
+        if not self._unchanged:
+            keep_unchanged(self.path)
 
 
 class _ArchiveFolder(ProgramFiles):

@@ -145,6 +145,17 @@ def test_capacity_grows(llama: tuple[Path, Any], monkeypatch: pytest.MonkeyPatch
     assert model.programs.capacity == 128 and len(model.programs.slots[0].tokens) == 69
 
 
+def test_long_texts_change_no_others(tmp_path: Path) -> None:
+    """With other positions in long texts, each text of a batch gets what it gets alone, later too."""
+    made = lms.written(tmp_path, "phi3")
+    model = glow.LanguageModel(tmp_path)
+    prompts = [lms.prompt_of(n) for n in (70, 5, 60, 64, 65, 90)]  # 64 is the longest that is short
+    want = [lms.continued(made, p, 7) for p in prompts]
+    assert model.generate_many(prompts, 7) == want
+    for number in (1, 0, 2, 1, 3):
+        assert list(model.generate(prompts[number], 7)) == want[number]
+
+
 def test_log_probabilities(llama: tuple[Path, Any], model: LanguageModel) -> None:
     """Of the token and of the likeliest, as transformers has them."""
     prompt = lms.prompt_of(11)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import re
+import shutil
 import subprocess
 import sys
 import zipfile
@@ -17,7 +18,9 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import glow_compiler as glow
+from glow_compiler.api import TrustedPath
 from glow_runtime import saved
+from glow_runtime.serve.repository import find_models
 
 
 def network(rows: int | str = "n") -> onnx.ModelProto:
@@ -151,7 +154,7 @@ def test_files_that_hold_no_programs(file: Path, tmp_path: Path, monkeypatch: py
     with pytest.raises(glow.GlowError, match="is no file of Executable.save, or damaged"):
         glow.load_program(other)
     monkeypatch.setattr(saved, "FORMAT", 7)
-    with pytest.raises(glow.GlowError, match="has format 2, this version of Glow reads 7"):
+    with pytest.raises(glow.GlowError, match="has format 3, this version of Glow reads 7"):
         glow.load_program(file)
     monkeypatch.undo()
     wrongs: list[tuple[dict[str, Any], str]] = [
@@ -220,3 +223,66 @@ def test_sizes_beyond_the_limits_are_told(file: Path, tmp_path: Path) -> None:
     fixed.save(tmp_path / "fixed.glow")
     with pytest.raises(glow.BindingError, match="expected"):
         glow.load_program(tmp_path / "fixed.glow").run(rows(4))
+
+
+def moved(file: Path, path: Path, change: Any) -> Path:
+    """A file with other contents of those in it, its manifest and checksums made to fit."""
+    with zipfile.ZipFile(file) as old, zipfile.ZipFile(path, "w") as new:
+        for name in old.namelist():
+            new.writestr(name, change(name, old.read(name)))
+    return path
+
+
+def test_code_of_others_is_refused(file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A program runs that this user saved, or that somebody trusts; digests are checked in both cases."""
+    monkeypatch.setenv("GLOW_KEY_FILE", str(tmp_path / "other" / "key"))
+    message = r"net\.glow holds machine code and was not saved with this user's key.*trust=True.*other/key"
+    for load in (glow.load_program, glow.compile):
+        with pytest.raises(glow.GlowError, match=message):
+            load(file)
+    np.testing.assert_array_equal(glow.load_program(file, trust=True).run(rows(3))["y"].shape, (3, 10))
+    with glow.HostManager(["cpu"]) as host:
+        host.add_network("net", TrustedPath(file))
+        assert host.run("net", rows(3))["y"].shape == (3, 10)
+    net = glow.compile(network(2))
+    net.save(tmp_path / "own.glow")
+    assert (tmp_path / "other" / "key").stat().st_mode & 0o777 == 0o600
+    glow.load_program(tmp_path / "own.glow")
+    (tmp_path / "other" / "key").chmod(0o644)
+    with pytest.raises(glow.GlowError, match="others can read the key; chmod 600"):
+        glow.load_program(tmp_path / "own.glow")
+
+
+def test_nothing_in_a_file_can_be_exchanged(file: Path, tmp_path: Path) -> None:
+    """Code, data, the manifest or its seal of another file, with checksums that are right."""
+    other = tmp_path / "other.glow"
+    glow.compile(network(4)).save(other)
+    with zipfile.ZipFile(other) as archive:
+        seal = archive.read("seal")
+    with zipfile.ZipFile(file) as archive:
+        names = archive.namelist()
+
+    for changed in names:
+
+        def change(name: str, data: bytes, changed: str = changed) -> bytes:
+            if name != changed:
+                return data
+            return (
+                seal
+                if name == "seal"
+                else data.replace(b'"y"', b'"z"')
+                if name == "manifest.json"
+                else data[::-1]
+            )
+
+        with pytest.raises(glow.GlowError, match="damaged"):
+            glow.load_program(moved(file, tmp_path / "evil.glow", change)).run(rows(3))
+
+
+def test_folders_of_servers(file: Path, tmp_path: Path) -> None:
+    """Compiled models in a folder are taken only if that is asked for."""
+    (tmp_path / "net").mkdir()
+    place = shutil.copy(file, tmp_path / "net" / "model.glow")
+    with pytest.raises(glow.GlowError, match=r"model\.glow is machine code: --trust-programs"):
+        find_models([str(tmp_path)])
+    assert [f.path for f in find_models([str(tmp_path)], programs=True)] == [Path(place)]

@@ -247,6 +247,15 @@ def _prepared(net: Executable, shapes: Shapes | Sequence[Mapping[str, Sequence[i
     return net
 
 
+class TrustedPath(str):
+    """The path of a .glow file whose maker is trusted, as `load_program(path, trust=True)` has it."""
+
+
+def trusted(path: str | Path) -> str | Path:
+    """A path; that of a .glow file as one whose maker is trusted."""
+    return TrustedPath(path) if is_saved(path) else path
+
+
 def is_saved(model: Any) -> bool:
     """Whether a model is a file of `Executable.save`."""
     return is_kind(model, FileKind.GLOW)
@@ -256,7 +265,7 @@ def _saved(path: str | Path, backend: Backend, chosen: bool) -> Executable:
     """The programs of a file, for a backend; UnsupportedError for another, or where more was `chosen`."""
     from glow_runtime.load_program import load_program
 
-    net = load_program(path)
+    net = load_program(path, trust=isinstance(path, TrustedPath))
     if chosen or backend.name != net.backend.name:
         what = "shapes and pipeline" if chosen else f"backend {net.backend.name}"
         raise UnsupportedError(

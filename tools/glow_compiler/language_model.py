@@ -99,14 +99,15 @@ class LanguageModel:
         how = Sampling(temperature, top_k, top_p, min_p, repetition_penalty, seed)
         stops = [stop] if isinstance(stop, str | int) else list(stop)
         tokens = self.tokens(prompt)
+        prompt_tokens = list(tokens)
         if max_tokens < 0:
             raise GlowError(f"max_tokens={max_tokens}: expected a number from 0")
         ends = {*self.files.ends, *(s for s in stops if isinstance(s, int))}
         made = self._generated(tokens, max_tokens, how, ends, logprobs)
         words = [s for s in stops if isinstance(s, str)]
         if isinstance(prompt, str):
-            return self._pieces(made, words, ends)
-        return self._until(made, words) if words else made
+            return self._pieces(made, words, ends, prompt_tokens)
+        return self._until(made, words, prompt_tokens) if words else made
 
     def generate_many(
         self, prompts: Sequence[Prompt], max_tokens: int = 128, temperature: float = 0.0, **options: Any
@@ -134,7 +135,7 @@ class LanguageModel:
         stops = [stops] if isinstance(stops, str | int) else list(stops)
         words = [s for s in stops if isinstance(s, str)]
         ends = {*self.files.ends, *(s for s in stops if isinstance(s, int))}
-        return self._pieces(self.generate(prompt, stop=list(ends), **options), words, ends)
+        return self._pieces(self.generate(prompt, stop=list(ends), **options), words, ends, prompt)
 
     def logits(self, prompt: Prompt) -> Array:
         """The logits after each token of a prompt, [tokens, vocabulary]."""
@@ -184,9 +185,11 @@ class LanguageModel:
             if int(token) in ends:
                 return
 
-    def _pieces(self, made: Iterator[Token], stops: list[str], ends: set[int]) -> Iterator[Piece]:
+    def _pieces(
+        self, made: Iterator[Token], stops: list[str], ends: set[int], prompt: Sequence[int]
+    ) -> Iterator[Piece]:
         """The text of tokens, as it becomes certain."""
-        stream, token = Stream(self.texts, stops), None
+        stream, token = Stream(self.texts, stops, prompt), None
         for token in made:
             text = "" if int(token) in ends else stream.add(token)
             if text:
@@ -196,9 +199,9 @@ class LanguageModel:
         if token is not None and (text := stream.rest()):
             yield piece_of(text, token)
 
-    def _until(self, made: Iterator[Token], stops: list[str]) -> Iterator[Token]:
+    def _until(self, made: Iterator[Token], stops: list[str], prompt: Sequence[int]) -> Iterator[Token]:
         """Tokens up to the one that completes a stop text."""
-        stream = Stream(self.texts, stops)
+        stream = Stream(self.texts, stops, prompt)
         for token in made:
             yield token
             stream.add(token)

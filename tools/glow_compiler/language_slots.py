@@ -23,6 +23,8 @@ class Slot:
 
     tokens: list[int] = field(default_factory=list[int])
     used: int = 0
+    #: Which caches these are in, where there are several.
+    kind: int = 0
     #: Whether a text that goes on has it for itself.
     held: bool = False
 

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from glow_compiler.token_text import TokenText
 from glow_dialects.core.errors import GlowError, UnsupportedError
 
 if TYPE_CHECKING:
+    from glow_compiler.chat_template import ChatTemplate
     from glow_frontends.language import LanguageFiles
 
+_BYTE = re.compile("<0x[0-9A-F]{2}>")
 _INSTALL = "pip install 'glow-compiler[lm]'"
 
 
@@ -19,6 +24,7 @@ class Texts:
     def __init__(self, files: LanguageFiles) -> None:
         self.files = files
         self._tokenizer: Any = None
+        self._template: ChatTemplate | None = None
 
     @property
     def tokenizer(self) -> Any:
@@ -36,7 +42,9 @@ class Texts:
         if file is not None:
             try:
                 return Tokenizer.from_file(str(file))
-            except Exception as error:  # of whatever class: the package is native code
+            except BaseException as error:  # of whatever class: the package is native code
+                if isinstance(error, KeyboardInterrupt | SystemExit):
+                    raise
                 raise GlowError(f"{file}: the tokenizer cannot be read: {error}") from None
         if self.files.tokens.get("tokens"):
             from glow_compiler.gguf_tokenizer import tokenizer_of
@@ -52,41 +60,56 @@ class Texts:
         """The text of tokens, without special ones."""
         return self.tokenizer.decode(list(map(int, tokens)), skip_special_tokens=True)
 
-    def conversation(self, messages: Sequence[Mapping[str, str]], **variables: Any) -> str:
+    def conversation(self, messages: Sequence[Mapping[str, Any]], **variables: Any) -> str:
         """Messages ({"role": ..., "content": ...}) as the model's template writes them, to be answered."""
         template = self.files.chat_template
         if template is None:
             raise GlowError(f"{self.files.source}: there is no chat template; write the prompt yourself")
-        try:
-            from jinja2.exceptions import TemplateError
-            from jinja2.sandbox import ImmutableSandboxedEnvironment
-        except ImportError:
-            raise UnsupportedError(f"chat templates need the package 'jinja2': {_INSTALL}") from None
-
-        def refuse(message: str) -> None:
-            raise TemplateError(message)
-
-        environment = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True)
-        environment.globals["raise_exception"] = refuse  # pyright: ignore
+        if self._template is None:
+            try:
+                from glow_compiler.chat_template import ChatTemplate
+            except ImportError:
+                raise UnsupportedError(f"chat templates need the package 'jinja2': {_INSTALL}") from None
+            self._template = ChatTemplate(self.files.source, template)
         given = {"add_generation_prompt": True, **self.files.special, **variables}
-        try:
-            return environment.from_string(template).render(messages=list(messages), **given)
-        except TemplateError as error:
-            raise GlowError(f"{self.files.source}: the chat template refuses the messages: {error}") from None
+        return self._template.render({"messages": list(messages), **given})
+
+    def after(self, prompt: Sequence[int] | None) -> TokenText:
+        """The text of tokens that follow a prompt; None: some prompt, of which nothing is known."""
+        if prompt is None:
+            prompt = self._some_text
+        return TokenText(self.text, self._open_ended, prompt)
+
+    def _open_ended(self, token: int) -> bool:
+        """Whether a token is a byte, or is left out between bytes, which are characters together."""
+        return token in self._left_out or bool(_BYTE.fullmatch(self.tokenizer.id_to_token(token) or ""))
+
+    @cached_property
+    def _left_out(self) -> frozenset[int]:
+        added = self.tokenizer.get_added_tokens_decoder()
+        return frozenset(number for number, token in added.items() if token.special)
+
+    @cached_property
+    def _some_text(self) -> list[int]:
+        """Tokens of a text that others may follow."""
+        return self.tokens("a", special=False)
 
 
 class Stream:
-    """Text of tokens that come one by one: whole characters, and nothing that may become a stop text."""
+    """Text of tokens that come one by one: whole characters, and nothing that may become a stop text.
 
-    def __init__(self, texts: Texts, stops: Sequence[str]) -> None:
-        self.texts, self.stops = texts, [s for s in stops if s]
-        self.tokens: list[int] = []
+    It is what the text of all tokens has after the prompt's, with the space between them.
+    """
+
+    def __init__(self, texts: Texts, stops: Sequence[str], prompt: Sequence[int] | None = None) -> None:
+        self._text = texts.after(prompt)
+        self.stops = [s for s in stops if s]
         self.given = 0
         self.stopped = False
 
     def add(self, token: int) -> str:
         """What the text gains by a token."""
-        self.tokens.append(token)
+        self._text.add(token)
         return self._gained(last=False)
 
     def rest(self) -> str:
@@ -94,7 +117,9 @@ class Stream:
         return "" if self.stopped else self._gained(last=True)
 
     def _gained(self, last: bool) -> str:
-        whole = self.texts.text(self.tokens)
+        if last:
+            self._text.end()
+        whole = self._text.text
         ends = [at for s in self.stops if (at := whole.find(s, max(0, self.given - len(s)))) >= 0]
         if ends:
             self.stopped = True
@@ -106,7 +131,6 @@ class Stream:
         return gained
 
     def _held(self, whole: str) -> int:
-        """Characters at the end that are not whole, or may begin a stop text."""
-        partial = min(3, len(whole) - len(whole.rstrip("�")))
+        """Characters at the end that may begin a stop text."""
         lengths = (n for s in self.stops for n in range(1, len(s)) if whole.endswith(s[:n]))
-        return max(lengths, default=partial)
+        return max(lengths, default=0)

@@ -151,17 +151,16 @@ def _tensor(value: Any) -> Any:
 def _read(path: Path) -> Any:
     """The program of a file of torch.export.save; GlowError where there is none."""
     try:
-        import torch  # pyright: ignore[reportMissingImports]
+        import torch  # noqa: F401  # pyright: ignore
     except ImportError:
         raise GlowError(
             f"{path} is a program of PyTorch, which is not installed: pip install torch"
         ) from None
     if not path.exists():
         raise GlowError(f"{path}: there is no such file")
-    try:
-        return torch.export.load(path)
-    except Exception as error:  # of PyTorch's code, of any kind
-        raise GlowError(f"{path} is no program of torch.export.save: {error}") from None
+    from glow_compiler.torch_files import load
+
+    return load(path)
 
 
 def bind(module: ModuleOp, shapes: Mapping[str, Any]) -> None:

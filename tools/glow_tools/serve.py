@@ -43,6 +43,11 @@ def _arguments() -> argparse.ArgumentParser:
         help="[NAME=]FILE, a folder with NAME/VERSION/model.onnx, or a language model",
     )
     add("--device", action="append", default=[], metavar="DEVICE", help="cpu, process:0,memory=64M, ...")
+    add(
+        "--trust-programs",
+        action="store_true",
+        help="take compiled models (.glow, machine code) from folders, and whoever saved them",
+    )
     add("--partition", default="auto", help="auto, memory, balance, none or a number (default: auto)")
     add("--replicas", type=count_option, default=1, help="copies of each model (default: 1)")
     add("--batch", type=count_option, default=0, metavar="N", help="form batches of up to N samples")
@@ -92,6 +97,7 @@ def _run(a: argparse.Namespace) -> int:
         fail(f"glow-serve needs {error.name}: pip install 'glow-compiler[serve]'")
     import glow_compiler as glow
     from glow_backends.base import get_backend
+    from glow_compiler.api import trusted
     from glow_runtime.serve.repository import ModelRepository, find_models, is_language_model
 
     logging.basicConfig(
@@ -101,7 +107,9 @@ def _run(a: argparse.Namespace) -> int:
     _check_tls(a.tls_key, a.tls_certificate)
     limits = _limits(a)
     texts = {n: p for n, p in map(_named, a.models) if is_language_model(p)}
-    files = find_models([m for m in a.models if not is_language_model(_named(m)[1])])
+    files = find_models([m for m in a.models if not is_language_model(_named(m)[1])], a.trust_programs)
+    if a.trust_programs:
+        files = [replace(f, path=trusted(f.path)) for f in files]
     partition = int(a.partition) if a.partition.isdecimal() else a.partition
     options: dict[str, Any] = {"partition": partition, "replicas": a.replicas}
     if a.batch:

@@ -19,6 +19,7 @@ _NUMBERS = {
     0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d",
 }  # fmt: skip
 _TEXT, _LIST = 8, 9
+_DEEPEST = 4
 _MOST = 1 << 40
 """No count in a file is larger."""
 
@@ -39,6 +40,7 @@ class GgufFile(Settings):
     path: Path
     settings: dict[str, Any] = field(default_factory=dict[str, Any])
     entries: dict[str, Entry] = field(default_factory=dict[str, Entry])
+    asked: list[str] = field(default_factory=list[str], compare=False)  # pyright: ignore
 
     def __post_init__(self) -> None:
         try:
@@ -66,6 +68,7 @@ class GgufFile(Settings):
 
     def get(self, name: str, default: Any = None) -> Any:
         """A setting of the architecture."""
+        self.asked.append(name)
         return self.settings.get(f"{self.kind}.{name}", default)
 
     def label(self, name: str) -> str:
@@ -91,7 +94,9 @@ class _Reader:
             name = self._text()
             self.file.settings[name] = self._value(self._number("I"))
         found = [self._entry() for _ in range(tensors)]
-        step = int(self.file.settings.get("general.alignment", 32))
+        step = self.file.settings.get("general.alignment", 32)
+        if type(step) is not int or not 0 < step < 1 << 20:
+            raise GlowError(f"{self.file.path}: 'general.alignment' is {str(step)[:60]}")
         start = -(-self.at // step) * step
         for name, kind, shape, offset in found:
             self.file.entries[name] = Entry(kind, shape, start + offset)
@@ -119,7 +124,7 @@ class _Reader:
     def _text(self) -> str:
         return self._take(self._count()).decode("utf-8", "replace")
 
-    def _value(self, kind: int) -> Any:
+    def _value(self, kind: int, depth: int = 0) -> Any:
         if kind == _TEXT:
             return self._text()
         if kind == _LIST:
@@ -127,7 +132,9 @@ class _Reader:
             if inner in _NUMBERS:
                 dtype = np.dtype(_NUMBERS[inner]).newbyteorder("<")
                 return np.frombuffer(self._take(count * dtype.itemsize), dtype).tolist()
-            return [self._value(inner) for _ in range(count)]
+            if depth > _DEEPEST:
+                raise GlowError(f"{self.file.path}: the head is damaged: lists in lists at byte {self.at}")
+            return [self._value(inner, depth + 1) for _ in range(count)]
         if kind not in _NUMBERS:
             raise GlowError(f"{self.file.path}: a setting of type {kind} before byte {self.at} is not known")
         return self._number(_NUMBERS[kind])

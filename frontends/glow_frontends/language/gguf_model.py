@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from glow_dialects.core.errors import UnsupportedError
+from glow_dialects.core.errors import GlowError, UnsupportedError
 from glow_frontends.language.blocks import Blocks, of_latents
 from glow_frontends.language.decoder import (
     Decoder,
@@ -25,6 +25,7 @@ from glow_frontends.language.gguf_file import GgufFile
 from glow_frontends.language.gguf_tensors import GgufTensor
 from glow_frontends.language.rope import Rope, yarn_factors, yarn_gain
 from glow_frontends.language.routing import MIXER, SIGMOID, SOFTMAX, Router
+from glow_frontends.language.settings import MOST_LAYERS, MOST_PARTS, token_numbers
 
 _WHOLE = {
     "embed": "token_embd",
@@ -131,26 +132,40 @@ def read_gguf(path: Path) -> LanguageFiles:
         raise UnsupportedError(f"{path}: the architecture '{file.kind}' is not known; there are: {known}")
     for name in file.entries:
         GgufTensor(file, name).check()
+    with file.guarded():
+        return _read(path, file)
+
+
+def _read(path: Path, file: GgufFile) -> LanguageFiles:
     decoder = _decoder(file)
     settings = file.settings
     tokens = {n.removeprefix("tokenizer.ggml."): v for n, v in settings.items() if "tokenizer.ggml." in n}
-    ends = [tokens[n] for n in ("eos_token_id", "eot_token_id") if tokens.get(n) is not None]
-    texts = tokens.get("tokens", [])
+    ends = [
+        number
+        for n in ("eos_token_id", "eot_token_id")
+        for number in token_numbers(tokens.get(n), f"{path}: 'tokenizer.ggml.{n}'")
+    ]
+    begin = token_numbers(tokens.get("bos_token_id"), f"{path}: 'tokenizer.ggml.bos_token_id'")
+    texts, template = tokens.get("tokens", []), settings.get("tokenizer.chat_template")
+    for name, value, kind in (("ggml.tokens", texts, list), ("chat_template", template, str | None)):
+        if not isinstance(value, kind):
+            raise GlowError(f"{path}: 'tokenizer.{name}' is {str(value)[:60]!r}")
     special = {n: tokens.get(f"{n[:3]}_token_id") for n in ("bos_token", "eos_token")}
     return LanguageFiles(
         str(path),
         decoder,
         _weights(file, decoder),
         tuple(ends),
-        tokens.get("bos_token_id"),
+        begin[0] if begin else None,
         tokens=tokens,
-        chat_template=settings.get("tokenizer.chat_template"),
+        chat_template=template,
         special={n: texts[i] for n, i in special.items() if i is not None and i < len(texts)},
     )
 
 
 def _decoder(f: GgufFile) -> Decoder:
-    width, heads, blocks = (f.count(n) for n in ("embedding_length", "attention.head_count", "block_count"))
+    width, heads = f.count("embedding_length"), f.count("attention.head_count", most=MOST_PARTS)
+    blocks = f.count("block_count", most=MOST_LAYERS)
     layers = blocks - int(f.number("nextn_predict_layers", 0))  # what guesses further tokens is not read
     key = "attention.key_length"
     head = f.count(f"{key}_mla" if f.get(f"{key}_mla") else key, default=width // heads)
@@ -224,7 +239,7 @@ def _router(f: GgufFile) -> Router | None:
         raise UnsupportedError(f"{f.label('expert_gating_func')} is {kind}; {known}")
     mixer = f.kind == "phimoe"
     return Router(
-        experts=f.count("expert_count"),
+        experts=f.count("expert_count", most=MOST_PARTS),
         chosen=f.count("expert_used_count"),
         normalised=bool(f.get("expert_weights_norm", f.kind not in _AS_THEY_ARE)),
         scale=f.number("expert_weights_scale", 1.0) or 1.0,

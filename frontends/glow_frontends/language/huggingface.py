@@ -20,6 +20,7 @@ from glow_frontends.language.huggingface_parts import text_settings, text_tensor
 from glow_frontends.language.packed_weights import quantization_of, settings_beside, with_packed
 from glow_frontends.language.safetensors import folder_tensors
 from glow_frontends.language.scaled_weights import SCALES, TABLES
+from glow_frontends.language.settings import token_numbers
 
 Tensors = Mapping[str, Callable[[], Weight]]
 
@@ -37,6 +38,11 @@ def read_folder(folder: Path) -> LanguageFiles:
     """A model of a folder; GlowError for what is missing or damaged, UnsupportedError for unknown kinds."""
     whole = read_json(folder / "config.json")
     config = Config(folder / "config.json", text_settings(whole))
+    with config.guarded():
+        return _read(folder, whole, config)
+
+
+def _read(folder: Path, whole: Mapping[str, Any], config: Config) -> LanguageFiles:
     kind = config.kind
     if kind == "whisper":
         raise UnsupportedError(f"{folder}: whisper writes down sounds; glow.SpeechModel reads it")
@@ -55,13 +61,15 @@ def read_folder(folder: Path) -> LanguageFiles:
     tensors = with_packed(stored, quantised, str(folder))
     weights = _weights(kind, decoder, tensors, config)
     more = optional_json(folder / "generation_config.json")
-    ends = more.get("eos_token_id", config.get("eos_token_id"))
+    own = more.get("eos_token_id", config.get("eos_token_id"))
+    told = folder / ("generation_config.json" if "eos_token_id" in more else "config.json")
+    begin = token_numbers(config.get("bos_token_id"), config.label("bos_token_id"))
     return LanguageFiles(
         str(folder),
         decoder,
         weights,
-        tuple(ends) if isinstance(ends, list) else () if ends is None else (int(ends),),
-        config.get("bos_token_id"),
+        token_numbers(own, f"{told}: 'eos_token_id'"),
+        begin[0] if begin else None,
         **texts_beside(folder),
     )
 
@@ -72,8 +80,8 @@ def texts_beside(folder: Path) -> dict[str, Any]:
     tokenizer, template = folder / "tokenizer.json", folder / "chat_template.jinja"
     return {
         "tokenizer": tokenizer if tokenizer.exists() else None,
-        "chat_template": template.read_text(encoding="utf-8") if template.exists() else _template(texts),
-        "special": {n: _text(v) for n, v in texts.items() if n.endswith("_token") and v is not None},
+        "chat_template": _text_of(template) if template.exists() else _template(folder, texts),
+        "special": {n: t for n, v in texts.items() if n.endswith("_token") and (t := _text(v)) is not None},
     }
 
 
@@ -83,7 +91,7 @@ def read_json(file: Path) -> dict[str, Any]:
         made = json.loads(file.read_text(encoding="utf-8"))
     except OSError as error:
         raise GlowError(f"{file}: {error.strerror or error}") from None
-    except ValueError as error:
+    except (ValueError, RecursionError, MemoryError) as error:
         raise GlowError(f"{file}: this is not JSON: {error}") from None
     if not isinstance(made, dict):
         raise GlowError(f"{file}: this is no table of settings")
@@ -95,16 +103,27 @@ def optional_json(file: Path) -> dict[str, Any]:
     return read_json(file) if file.exists() else {}
 
 
-def _text(value: Any) -> str:
-    """The text of a special token, which may be a table."""
-    return str(value.get("content", "")) if isinstance(value, dict) else str(value)
+def _text(value: Any) -> str | None:
+    """The text of a special token, which may be a table; None for what is no text, as add_bos_token."""
+    found = value.get("content") if isinstance(value, dict) else value
+    return found if isinstance(found, str) else None
 
 
-def _template(texts: Mapping[str, Any]) -> str | None:
+def _text_of(file: Path) -> str:
+    try:
+        return file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise GlowError(f"{file}: this is no text: {error}") from None
+
+
+def _template(folder: Path, texts: Mapping[str, Any]) -> str | None:
     """The chat template, of several the one called default."""
     found = texts.get("chat_template")
     if isinstance(found, list):
-        return next((t["template"] for t in found if t.get("name") == "default"), None)
+        named = {t.get("name"): t.get("template") for t in found if isinstance(t, dict)}  # pyright: ignore
+        found = named.get("default")
+    if found is not None and not isinstance(found, str):
+        raise GlowError(f"{folder / 'tokenizer_config.json'}: 'chat_template' is no text")
     return found
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ from glow_dialects.core.errors import GlowError, UnsupportedError
 from glow_frontends.language.decoder import Decoder, Latent
 from glow_frontends.language.rope import Rope, llama3_factors, yarn_factors, yarn_gain
 from glow_frontends.language.routing import MIXER, SIGMOID, Router
-from glow_frontends.language.settings import Settings
+from glow_frontends.language.settings import MOST_LAYERS, MOST_PARTS, Settings
 
 _ACTIVATIONS = {
     "silu": "silu",
@@ -32,6 +32,7 @@ class Config(Settings):
 
     file: Path
     settings: Mapping[str, Any]
+    asked: list[str] = field(default_factory=list[str], compare=False)  # pyright: ignore
 
     @property
     def kind(self) -> str:
@@ -40,6 +41,7 @@ class Config(Settings):
 
     def get(self, name: str, default: Any = None) -> Any:
         """A setting, `default` where it is absent or null."""
+        self.asked.append(name)
         found = self.settings.get(name)
         return default if found is None else found
 
@@ -77,9 +79,10 @@ _EPSILONS = ("rms_norm_eps", "layer_norm_eps", "layer_norm_epsilon", "norm_epsil
 
 def _common(c: Config) -> Decoder:
     """What most architectures have in common, under the names that they have for it."""
-    heads, width = c.count("num_attention_heads", "n_head", "num_heads"), c.count("hidden_size", "n_embd")
+    heads = c.count("num_attention_heads", "n_head", "num_heads", most=MOST_PARTS)
+    width = c.count("hidden_size", "n_embd")
     head = c.count("head_dim", default=width // heads)
-    layers = c.count("num_hidden_layers", "n_layer", "num_layers")
+    layers = c.count("num_hidden_layers", "n_layer", "num_layers", most=MOST_LAYERS)
     hidden = ("intermediate_size", "ffn_hidden_size", "ffn_dim", "n_inner")
     known = any(c.get(name) for name in hidden)
     activation = ("hidden_act", "activation_function", "activation")
@@ -114,7 +117,7 @@ def _router(c: Config) -> Router | None:
     fixed: dict[str, Any] = {"normalised": bool(c.get("norm_topk_prob", False)), **_ROUTED[c.kind]}
     in_groups = _in_groups(c)
     return Router(
-        experts=c.count(*counts),
+        experts=c.count(*counts, most=MOST_PARTS),
         chosen=c.count(*chosen),
         scale=c.number("routed_scaling_factor", 1.0),
         groups=c.count("n_group", default=1) if in_groups else 1,

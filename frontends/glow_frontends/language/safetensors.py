@@ -14,6 +14,13 @@ from glow_dialects.core.element_types import by
 from glow_dialects.core.errors import GlowError
 from glow_dialects.core.types import Array
 
+_MOST_AXES = 32
+
+
+def _are_counts(value: Any) -> bool:
+    """Whether a value is a list of whole numbers from 0."""
+    return isinstance(value, list) and all(type(v) is int and 0 <= v < 1 << 62 for v in value)  # pyright: ignore
+
 
 @dataclass(frozen=True)
 class Stored:
@@ -42,8 +49,10 @@ def tensors_of(file: Path) -> dict[str, Stored]:
             table: dict[str, dict[str, Any]] = json.loads(source.read(start - 8))
     except OSError as error:
         raise GlowError(f"{file}: {error.strerror or error}") from None
-    except ValueError:
+    except (ValueError, RecursionError, MemoryError):
         raise GlowError(f"{file}: this is no safetensors file: its table cannot be read") from None
+    if not isinstance(table, dict):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise GlowError(f"{file}: this is no safetensors file: its table is none")
     found: dict[str, Stored] = {}
     for name, entry in table.items():
         if name != "__metadata__":
@@ -51,11 +60,20 @@ def tensors_of(file: Path) -> dict[str, Stored]:
     return found
 
 
-def _tensor(file: Path, name: str, entry: dict[str, Any], start: int, size: int) -> Stored:
-    try:
-        kind, shape, (first, end) = entry["dtype"], tuple(map(int, entry["shape"])), entry["data_offsets"]
-    except (KeyError, TypeError, ValueError):
-        raise GlowError(f"{file}: the table's entry of '{name}' cannot be read") from None
+def _tensor(file: Path, name: str, entry: Any, start: int, size: int) -> Stored:
+    fields: dict[str, Any] = entry if isinstance(entry, dict) else {}
+    kind: Any
+    shape: Any
+    offsets: Any
+    kind, shape, offsets = (fields.get(n) for n in ("dtype", "shape", "data_offsets"))
+    for what, right in (
+        ("dtype", isinstance(kind, str)),
+        ("shape", _are_counts(shape) and len(shape) <= _MOST_AXES),
+        ("data_offsets", _are_counts(offsets) and len(offsets) == 2),
+    ):
+        if not right:
+            raise GlowError(f"{file}: '{what}' of '{name}' is {str(fields.get(what))[:60]}")
+    shape, (first, end) = tuple(shape), offsets
     if kind not in by("safetensors"):
         raise GlowError(f"{file}: '{name}' has elements of type {kind}, which are not known")
     dtype = by("safetensors")[kind].dtype
@@ -72,8 +90,12 @@ def folder_tensors(folder: Path) -> dict[str, Stored]:
     if index.exists():
         try:
             names = sorted(set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()))
-        except (ValueError, KeyError, AttributeError):
-            raise GlowError(f"{index}: the index cannot be read") from None
+            if any(Path(name).name != name or "\0" in name for name in names):
+                raise ValueError("a file of another folder")
+        except (OSError, ValueError, KeyError, AttributeError, TypeError, RecursionError, MemoryError):
+            raise GlowError(
+                f"{index}: the index cannot be read: 'weight_map' has a file of this folder for each name"
+            ) from None
         files = [folder / name for name in names]
     else:
         files = sorted(folder.glob("*.safetensors"))

@@ -246,7 +246,8 @@ class _Tiles(Tiler):
 class TilePass(InstructionPass):
     """Instructions become loops over tiles of at most `bytes` in `memory`, those `only` of some names or all.
 
-    `only=softmax` is `glow_instr.softmax`; names of other dialects stand in quotes. Nothing happens to those whose operators do not tell their loops.
+    `only=softmax` is `glow_instr.softmax`; names of other dialects stand in quotes. Nothing happens to those
+    whose operators do not tell their loops.
     """
 
     name = "glow-tile"
@@ -263,7 +264,6 @@ class TilePass(InstructionPass):
             for step in list(function.block.ops):
                 if isinstance(step, InstrOp) and (not self.only or self.names(step) & {*self.only}):
                     tile_to_fit(step, self.memory, self.bytes)
-
 
     def names(self, op: InstrOp) -> set[str]:
         """How `only` may call an instruction."""

@@ -27,7 +27,7 @@ class ModelFile:
 
     name: str
     version: str
-    path: Path
+    path: Path | str
 
 
 def is_language_model(path: Path) -> bool:
@@ -35,10 +35,11 @@ def is_language_model(path: Path) -> bool:
     return is_kind(path, FileKind.GGUF, FileKind.LANGUAGE_FOLDER)
 
 
-def find_models(texts: Sequence[str]) -> list[ModelFile]:
+def find_models(texts: Sequence[str], programs: bool = False) -> list[ModelFile]:
     """The models of a command's arguments: `model.onnx`, `name=model.onnx`, or a folder of models.
 
-    A folder has `NAME/VERSION/model.onnx` or `NAME/model.onnx` in it. GlowError where there is no model.
+    A folder has `NAME/VERSION/model.onnx` or `NAME/model.onnx` in it. GlowError where there is no model, or
+    one is compiled (`model.glow`) and `programs` does not say that such machine code may run.
     """
     files: list[ModelFile] = []
     for text in texts:
@@ -49,6 +50,10 @@ def find_models(texts: Sequence[str]) -> list[ModelFile]:
             if not found:
                 raise GlowError(f"{path}: no NAME/VERSION/{FILES[0]} in this folder")
             files += found
+            if not programs and (
+                code := next((f.path for f in found if str(f.path).endswith(".glow")), None)
+            ):
+                raise GlowError(f"{code} is machine code: --trust-programs takes such files, from anyone")
         elif path.is_file():
             files.append(ModelFile(name if equals else path.stem, "1", path))
         else:
@@ -109,7 +114,11 @@ class ModelRepository:
             change = self.host.add_network
             if version in self._loaded.get(name, ()):
                 change = self.host.update_network
-            change(_network_name(name, version), str(file.path), **self._options)
+            change(
+                _network_name(name, version),
+                file.path if isinstance(file.path, str) else str(file.path),
+                **self._options,
+            )
             versions = self._loaded.setdefault(name, [])
             if version not in versions:
                 versions.append(version)
