@@ -410,7 +410,7 @@ class HostManager:
             replica.outstanding -= 1
             if counted:
                 counts, seconds = network.counts, time.perf_counter() - arrived
-                counts.latencies.append(seconds)
+                counts.took(seconds)
                 network.typical = min(0.9 * network.typical + 0.1 * seconds, 2 * seconds)
                 if error is None:
                     counts.succeeded += 1

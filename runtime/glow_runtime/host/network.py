@@ -42,6 +42,9 @@ class NetworkStatistics:
     p50: float = 0.0
     p90: float = 0.0
     p99: float = 0.0
+    #: Of how many requests the latencies were taken, and their sum.
+    timed: int = 0
+    seconds: float = 0.0
 
 
 @dataclass
@@ -55,6 +58,14 @@ class Counts:
     cancelled: int = 0
     batches: int = 0
     latencies: deque[float] = field(default_factory=lambda: deque(maxlen=RECENT))
+    timed: int = 0
+    seconds: float = 0.0
+
+    def took(self, *latencies: float) -> None:
+        """Count the latencies of requests."""
+        self.latencies.extend(latencies)
+        self.timed += len(latencies)
+        self.seconds += sum(latencies)
 
 
 class Network:
@@ -121,7 +132,7 @@ class Network:
         return NetworkStatistics(
             c.requests, c.succeeded, c.failed, c.refused, c.cancelled, self.outstanding,
             0, c.batches,
-            percentile(0.5), percentile(0.9), percentile(0.99),
+            percentile(0.5), percentile(0.9), percentile(0.99), c.timed, c.seconds,
         )  # fmt: skip
 
     def resident(self, replica: Replica, number: int) -> frozenset[str]:
