@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from glow_compiler.stop_texts import StopTexts
 from glow_dialects.core.errors import GlowError, UnsupportedError
 
 if TYPE_CHECKING:
@@ -79,9 +80,9 @@ class Stream:
     """Text of tokens that come one by one: whole characters, and nothing that may become a stop text."""
 
     def __init__(self, texts: Texts, stops: Sequence[str]) -> None:
-        self.texts, self.stops = texts, [s for s in stops if s]
+        self.texts, self._stops = texts, StopTexts(stops)
         self.tokens: list[int] = []
-        self.given = 0
+        self.given = self._searched = 0
         self.stopped = False
 
     def add(self, token: int) -> str:
@@ -95,18 +96,20 @@ class Stream:
 
     def _gained(self, last: bool) -> str:
         whole = self.texts.text(self.tokens)
-        ends = [at for s in self.stops if (at := whole.find(s, max(0, self.given - len(s)))) >= 0]
-        if ends:
+        if not last:
+            whole = whole[: len(whole) - _partial(whole)]
+        begins = self._stops.add(whole[self._searched :])
+        self._searched = max(self._searched, len(whole))
+        if begins is not None:
             self.stopped = True
-            whole = whole[: min(ends)]
+            whole = whole[:begins]
         elif not last:
-            whole = whole[: len(whole) - self._held(whole)]
+            whole = whole[: len(whole) - self._stops.held]
         gained = whole[self.given :]
         self.given = max(self.given, len(whole))
         return gained
 
-    def _held(self, whole: str) -> int:
-        """Characters at the end that are not whole, or may begin a stop text."""
-        partial = min(3, len(whole) - len(whole.rstrip("�")))
-        lengths = (n for s in self.stops for n in range(1, len(s)) if whole.endswith(s[:n]))
-        return max(lengths, default=partial)
+
+def _partial(whole: str) -> int:
+    """Characters at the end that are not whole."""
+    return min(3, len(whole) - len(whole.rstrip("\ufffd")))
