@@ -164,6 +164,7 @@ class _Tokens:
             if isinstance(told, Exception):
                 raise told
             yield told
+            await asyncio.sleep(0)  # others have their turn, and it is seen that a client has gone
 
 
 async def _streamed(

@@ -71,7 +71,11 @@ class GrpcServer:
         most = self.limits.request_bytes
         self._server: Any = grpc.server(
             ThreadPoolExecutor(THREADS, thread_name_prefix="glow-grpc"),
-            options=[("grpc.max_receive_message_length", most), ("grpc.max_send_message_length", -1)],
+            options=[
+                ("grpc.max_receive_message_length", most),
+                ("grpc.max_send_message_length", -1),
+                ("grpc.so_reuseport", 0),  # a port is one server's
+            ],
             maximum_concurrent_rpcs=MOST_CALLS,
         )
         calls: dict[str, Callable[[Any], Any]] = {

@@ -41,6 +41,12 @@ class Limits:
     """Bytes of a request, seconds in which it must arrive and be answered, and the token that it needs."""
 
     request_bytes: int = 64 << 20
+    #: Bytes of a request before its body, and seconds in which they must arrive.
+    head_bytes: int = 64 << 10
+    head: float = 10.0
+    #: Seconds that a connection may wait for a request, and in which its client must read on.
+    idle: float = 30.0
+    connections: int = 1000
     arrival: float = 30.0
     answer: float = 60.0
     token: str = ""
