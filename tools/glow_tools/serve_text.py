@@ -20,7 +20,6 @@ from glow_compiler.language_text import Stream
 from glow_dialects.core.errors import DeadlineError, GlowError
 from glow_runtime.serve.http import LARGE_JSON, HttpServer
 from glow_runtime.serve.json_body import ProtocolError, read_object
-from glow_runtime.serve.protocol import status_of
 from glow_runtime.serve.stopping import error_body
 from glow_tools.serve_parameters import USUAL_TOKENS, Asked, asked_of, messages_of, prompt_of
 
@@ -121,7 +120,7 @@ class TextServer:
             most = max(1, min(USUAL_TOKENS, programs.limit - len(prompt) + 1))
         tokens = _Tokens(served, prompt, most, asked.sampling)
         if asked.stream:
-            body = _streamed(served, answer, tokens, form)
+            body = _streamed(self._server, served, answer, tokens, form)
             return StreamingResponse(
                 body, media_type="text/event-stream", background=BackgroundTask(tokens.end)
             )
@@ -168,7 +167,7 @@ class _Tokens:
 
 
 async def _streamed(
-    served: ContinuousBatching, answer: _Answer, tokens: _Tokens, form: _Form
+    server: HttpServer, served: ContinuousBatching, answer: _Answer, tokens: _Tokens, form: _Form
 ) -> AsyncIterator[bytes]:
     """Events of an answer, as it grows."""
     try:
@@ -180,7 +179,7 @@ async def _streamed(
         if answer.asked.usage:
             yield form.usage(answer)
     except GlowError as error:
-        yield f"data: {json.dumps(error_body('/v1', str(error), status_of(error)))}\n\n".encode()
+        yield f"data: {json.dumps(error_body('/v1', str(error), server.code_of(error)))}\n\n".encode()
     finally:  # a client that has gone ends it
         tokens.end()
     yield b"data: [DONE]\n\n"

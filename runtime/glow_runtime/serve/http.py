@@ -129,11 +129,13 @@ class HttpServer:
 
         return guarded
 
+    def code_of(self, error: GlowError) -> int:
+        """The status of an error; what refuses when the server stops has been closed."""
+        return 503 if self.stopping.now and isinstance(error, RefusedError) else status_of(error)
+
     def _answered(self, request: Request, error: GlowError) -> Response:
         """The answer that an error is."""
-        code = status_of(error)
-        if self.stopping.now and isinstance(error, RefusedError):
-            code = 503  # it is refused by what has been closed
+        code = self.code_of(error)
         param = error.param if isinstance(error, ProtocolError) else None
         answer = _error(request, str(error), code, param)
         if isinstance(error, RefusedError):
