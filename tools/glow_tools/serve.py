@@ -65,6 +65,7 @@ def _arguments() -> argparse.ArgumentParser:
     add("--port", type=_port, default=8000, help="of HTTP; 0 is any (default: 8000)")
     add("--grpc-port", type=_port, help="of gRPC; without it there is none")
     add("--max-bytes", default="64M", help="of a request (default: 64M)")
+    add("--max-json", default="16M", help="of a request's JSON (default: 16M)")
     add("--max-head", default="64K", help="of what is before its body (default: 64K)")
     add("--connections", type=count_option, default=1000, help="of HTTP at a time (default: 1000)")
     add("--timeout", type=_seconds, default=60.0, help="seconds for an answer (default: 60)")
@@ -250,6 +251,7 @@ def _limits(a: argparse.Namespace) -> Limits:
         raise GlowError(f"{a.token_file}: the file has no token")
     return Limits(
         byte_count(a.max_bytes),
+        json_bytes=byte_count(a.max_json),
         head_bytes=byte_count(a.max_head),
         head=a.head_timeout,
         idle=a.idle_timeout,

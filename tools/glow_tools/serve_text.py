@@ -99,6 +99,7 @@ class TextServer:
     async def _call(self, request: Request) -> tuple[dict[str, Any], ContinuousBatching]:
         """The JSON of a request, and the model that it names."""
         body = await self._server.body(request)
+        self._server.check_json(len(body))
         large = len(body) > LARGE_JSON
         call = await asyncio.to_thread(read_object, body) if large else read_object(body)
         return call, self._served(call.get("model"))

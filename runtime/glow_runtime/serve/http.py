@@ -41,6 +41,8 @@ class Limits:
     """Bytes of a request, seconds in which it must arrive and be answered, and the token that it needs."""
 
     request_bytes: int = 64 << 20
+    #: Bytes of JSON: to read it holds all threads up, and takes ten times its size.
+    json_bytes: int = 16 << 20
     #: Bytes of a request before its body, and seconds in which they must arrive.
     head_bytes: int = 64 << 10
     head: float = 10.0
@@ -196,7 +198,9 @@ class HttpServer:
         version, network = self.models.network(**_target(request))
         body = await self.body(request)
         length = _number(request, HEADER)
-        large = len(body) > LARGE or (len(body) if length is None else length) > LARGE_JSON
+        text = len(body) if length is None else min(length, len(body))
+        self.check_json(text)
+        large = len(body) > LARGE or text > LARGE_JSON
         call = await asyncio.to_thread(parse_request, body, length) if large else parse_request(body, length)
         check_outputs(call, network.output_names)
         timeout = min(call.timeout or self.limits.answer, self.limits.answer)
@@ -215,6 +219,13 @@ class HttpServer:
         if head is None:
             return Response(answer, media_type="application/json")
         return Response(answer, media_type="application/octet-stream", headers={HEADER: str(head)})
+
+    def check_json(self, length: int) -> None:
+        """ProtocolError where a request has more JSON than is allowed."""
+        if length > (most := self.limits.json_bytes):
+            raise _TooLarge(
+                f"a request with {length} bytes of JSON; {most} are allowed: send tensors as bytes"
+            )
 
     async def body(self, request: Request) -> bytes:
         """The body, of bounded size, which must arrive in time."""
