@@ -223,6 +223,43 @@ def test_lists_of_a_body_are_counted() -> None:
         read_object(b'{"a": [' + b"[]," * (3 << 20) + b"[]]}")
 
 
+def test_large_json(served: Served) -> None:
+    """It is read by a thread, answered in pieces that are one list, and has a size of its own."""
+    from glow_runtime.serve.http import HttpServer, Limits
+
+    rows = 20_000
+    x = np.random.default_rng(0).standard_normal((rows, 3)).astype(np.float32)
+    status, answer, _ = served.infer(shape=[rows, 3], data=x.tolist())
+    assert status == 200
+    np.testing.assert_array_equal(np.array(answer["outputs"][0]["data"], np.float32), (2 * x).reshape(-1))
+    server = HttpServer(Any, Limits(json_bytes=100))  # pyright: ignore[reportArgumentType]
+    server.check_json(100)
+    with pytest.raises(ProtocolError, match="101 bytes of JSON; 100 are allowed: send tensors as bytes"):
+        server.check_json(101)
+
+
+def test_metrics_have_all_digits() -> None:
+    from types import SimpleNamespace
+
+    from glow_runtime.host.network import NetworkStatistics
+    from glow_runtime.serve.metrics import prometheus
+
+    counts = NetworkStatistics(succeeded=123456789, failed=2**60 + 1, p50=0.1, timed=7, seconds=1234567.8912)
+    host: Any = SimpleNamespace(
+        statistics=lambda: {'a"\\': counts},
+        device_statistics=lambda: {"cpu:0": SimpleNamespace(
+            runs=1234567, errors=0, restarts=0, busy=7654321.123456, queued=0, memory=34359738369, used=1
+        )},
+    )  # fmt: skip
+    lines = prometheus(host).splitlines()
+    assert 'glow_requests_total{network="a\\"\\\\",result="succeeded"} 123456789' in lines
+    assert 'glow_requests_total{network="a\\"\\\\",result="failed"} 1152921504606846977' in lines
+    assert 'glow_request_seconds_sum{network="a\\"\\\\"} 1234567.8912' in lines
+    assert 'glow_request_seconds_count{network="a\\"\\\\"} 7' in lines
+    assert 'glow_device_busy_total{device="cpu:0"} 7654321.123456' in lines
+    assert 'glow_device_memory{device="cpu:0"} 34359738369' in lines
+
+
 # --- gRPC ---------------------------------------------------------------------------------------
 
 
