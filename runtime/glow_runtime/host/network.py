@@ -16,6 +16,14 @@ from glow_runtime.program_source import Signature
 
 #: Latencies from which percentiles are taken.
 RECENT = 2048
+#: Seconds of a run that asyncio does itself, and shapes of which it is known how long they take.
+QUICK, MOST_SHAPES = 3e-4, 256
+Shapes = tuple[tuple[int, ...], ...]
+
+
+def shapes_of(inputs: Mapping[str, Any]) -> Shapes:
+    """The shapes of the inputs of a request."""
+    return tuple(getattr(value, "shape", ()) for value in inputs.values())
 
 
 @dataclass
@@ -88,8 +96,8 @@ class Network:
         self.check = check
         self.replicas: list[Replica] = []
         self.counts = Counts()
-        #: Seconds that a request takes, of late.
-        self.typical = math.inf
+        #: Seconds that requests took, of late, by the shapes of their inputs.
+        self._seconds: dict[Shapes, float] = {}
         #: Notified when a request ends.
         self.idle = threading.Condition()
         self.output_names = [s.name for s in self.outputs]
@@ -97,6 +105,16 @@ class Network:
         self.single = len(self.parts) == 1
         #: Whether threads that ask may run it themselves.
         self.inline = False
+
+    def is_quick(self, shapes: Shapes) -> bool:
+        """Whether a request takes less than a change of threads. New shapes do not: they may be compiled."""
+        return self.inline and self._seconds.get(shapes, math.inf) < QUICK
+
+    def took(self, shapes: Shapes, seconds: float, waited: bool) -> None:
+        """Remember how long a request took; one that waited for others took less itself."""
+        if len(self._seconds) >= MOST_SHAPES:
+            self._seconds.clear()
+        self._seconds[shapes] = min(seconds, self._seconds.get(shapes, math.inf)) if waited else seconds
 
     @property
     def programs(self) -> Sequence[Network]:
