@@ -264,12 +264,9 @@ def message(**change: Any) -> Any:
     from glow_runtime.serve.messages import MESSAGES
 
     request = MESSAGES["ModelInferRequest"](model_name="double")
-    given = {
-        "name": "x",
-        "datatype": "FP32",
-        "shape": [1, 3],
-        "numbers": {"fp32_contents": [1, 2, 3]},
-    } | change
+    numbers = {"fp32_contents": [1, 2, 3]}
+    usual: dict[str, Any] = {"name": "x", "datatype": "FP32", "shape": [1, 3], "numbers": numbers}
+    given = usual | change
     tensor = request.inputs.add(name=given["name"], datatype=given["datatype"], shape=given["shape"])
     for field, values in given["numbers"].items():
         getattr(tensor.contents, field).extend(values)
