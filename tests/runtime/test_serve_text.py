@@ -370,6 +370,7 @@ def test_parameters_that_are_refused(served: Served, name: str, value: Any) -> N
         3, [], [3], [{}], [{"role": "user"}], [{"role": 1, "content": "a"}], [{"role": "user", "content": 1}],
         [{"role": "user", "content": []}], [{"role": "user", "content": [{"type": "image_url"}]}],
         [{"role": "user", "content": ["a"]}], {"role": "user"}, None,
+        [{"role": "assistant", "tool_calls": 5}],
     ],
 )  # fmt: skip
 def test_wrong_messages(served: Served, messages: Any) -> None:

@@ -222,6 +222,11 @@ def _message(item: object, where: str) -> dict[str, Any]:
     message: dict[str, Any] = {n: v for n, v in item.items() if v is not None}  # pyright: ignore
     if not isinstance(message.get("role"), str):
         raise ProtocolError(f"{where}: role={shown(message.get('role'))} is no text", f"{where}.role")
+    calls: Any = message.get("tool_calls", [])
+    if not isinstance(calls, list) or not all(isinstance(c, dict) for c in calls):  # pyright: ignore
+        raise ProtocolError(
+            f"{where}: tool_calls={shown(calls)} is no list of objects", f"{where}.tool_calls"
+        )
     content = message.get("content")
     if content is None and message["role"] == "assistant":
         content = ""  # it called tools, or said nothing
