@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
+import numpy as np
 import pytest
 
 pytest.importorskip("transformers")
@@ -76,6 +79,53 @@ def test_stop_texts(model: LanguageModel) -> None:
     assert "".join(model.generate("the cat", 40, stop=[stop, "~~~~"])) == want
     tokens = list(model.generate(model.texts.tokens("the cat"), 40, stop=[stop]))
     assert stop in model.texts.text(tokens) and stop not in model.texts.text(tokens[:-1])
+
+
+class Pieces:
+    """Texts whose tokens are pieces of bytes."""
+
+    def __init__(self, *pieces: bytes) -> None:
+        self.pieces = pieces
+
+    def text(self, tokens: Sequence[int]) -> str:
+        return b"".join(self.pieces[t] for t in tokens).decode(errors="replace")
+
+
+def cut(texts: Pieces, tokens: Sequence[int], stops: Sequence[str]) -> str:
+    """The text before the first stop text, looked for in all of it after each token."""
+    for end in range(1, len(tokens) + 1):
+        whole = texts.text(tokens[:end])
+        if begins := [whole.index(stop) for stop in stops if stop in whole]:
+            return whole[: min(begins)]
+    return texts.text(tokens)
+
+
+def test_stop_texts_over_tokens() -> None:
+    """As by a plain search after each token; nothing is given that a stop text then takes."""
+    texts = Pieces(b"a", b"b", b"ab", b"aab", "é".encode(), b"\xc3", b"\xa9")
+    random = np.random.default_rng(0)
+    for _ in range(3000):
+        tokens = [int(t) for t in random.integers(5, size=random.integers(1, 14))]
+        tokens = [part for t in tokens for part in ((5, 6) if t == 4 and random.random() < 0.5 else (t,))]
+        stops = [
+            "".join(random.choice(list("abé"), random.integers(1, 6))) for _ in range(random.integers(1, 4))
+        ]
+        stream, given = Stream(cast(Any, texts), stops), ""
+        for token in tokens:
+            given += stream.add(token)
+            if stream.stopped:
+                break
+        assert given + stream.rest() == cut(texts, tokens, stops), (tokens, stops)
+
+
+@pytest.mark.parametrize("stop", ["b" + "a" * 1_000_000, "ab" * 500_000, "a" * 1_000_000 + "b"])
+def test_long_stop_texts_are_searched_in_linear_time(stop: str) -> None:
+    """A second a token was a minute."""
+    stream = Stream(cast(Any, Pieces(b"ab" * 50, b"a" * 100)), [stop])
+    began = time.process_time()
+    for number in range(50):
+        stream.add(number % 2)
+    assert time.process_time() - began < 1 and not stream.stopped
 
 
 def test_conversation(model: LanguageModel) -> None:

@@ -50,3 +50,28 @@ def test_repetitions_are_penalised() -> None:
 def test_log_probabilities() -> None:
     """They are normalised, for large logits too."""
     np.testing.assert_allclose(log_probabilities(LOGITS + 1000), LOGITS, atol=1e-4)
+
+
+def test_biases_and_penalties() -> None:
+    """OpenAI's formula: logits lose the one, and the other for each time; the prompt is not counted."""
+    logits, before = np.array([3.0, 2.0, 1.0, 0.0], np.float32), [1, 1, 0, 0, 0, 1]
+    for prompt, presence, frequency, biases in (
+        (0, 0.0, 0.6, {}),
+        (2, 1.5, 0.0, {}),
+        (2, 0.25, 0.5, {3: 4.0}),
+        (6, 2.0, 2.0, {}),
+        (0, -1.0, -0.3, {0: -100.0}),
+    ):
+        counts = np.bincount(before[prompt:], minlength=4)
+        wanted = logits - frequency * counts - presence * (counts > 0)
+        for token, bias in biases.items():
+            wanted[token] += bias
+        how = Sampling(
+            presence_penalty=presence, frequency_penalty=frequency, uncounted=prompt, logit_bias=biases
+        )
+        assert choose(logits, before, how, how.generator()) == wanted.argmax()
+
+
+def test_a_temperature_next_to_zero_is_zero() -> None:
+    how = Sampling(5e-324, top_p=0.5, min_p=0.1)
+    assert choose(LOGITS, [], how, how.generator()) == 1

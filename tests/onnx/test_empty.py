@@ -92,3 +92,33 @@ def test_slices_that_leave_nothing(backend: str) -> None:
     graph = helper.make_graph(nodes, "g", infos[:1], infos[1:], constants)
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
     assert glow.compile(model, backend=backend).run({"x": x})["y"].shape == (2, 2, 0)
+
+
+@BACKENDS
+@pytest.mark.parametrize(
+    ("op", "weights", "attributes", "shape"),
+    [
+        ("Resize", [None, np.array([1, 1, 1.25, 1], np.float32)], {"mode": "cubic"}, (0, 3, 5 << 33, 1)),
+        ("Resize", [None, np.array([1, 1, 1.25, 1], np.float32)], {"mode": "linear"}, (0, 3, 5 << 33, 1)),
+        ("Conv", [np.ones((2, 3, 3, 1), np.float32)], {"pads": [1, 0, 1, 0]}, (0, 2, 1 << 35, 1)),
+        ("ConvTranspose", [np.ones((3, 2, 2, 1), np.float32)], {"strides": [2, 1]}, (0, 2, 1 << 36, 1)),
+        ("Pad", [np.array([0, 0, 1, 0, 0, 0, 1, 0])], {"mode": "edge"}, (0, 3, (1 << 35) + 2, 1)),
+        ("AveragePool", [], {"kernel_shape": [3, 1], "pads": [1, 0, 1, 0]}, (0, 3, 1 << 35, 1)),
+    ],
+)
+def test_large_axes_beside_none(
+    op: str, weights: list[Any], attributes: dict[str, Any], shape: tuple[int, ...], backend: str
+) -> None:
+    """No table is made for an axis of 2^35 where there is nothing to compute."""
+    names = [f"w{n}" if w is not None else "" for n, w in enumerate(weights)]
+    known = [numpy_helper.from_array(w, n) for n, w in zip(names, weights, strict=True) if n]
+    x = helper.make_tensor_value_info("x", F, ["n", 3, "h", 1])
+    y = helper.make_tensor_value_info("y", F, None)
+    node = helper.make_node(op, ["x", *names], ["y"], **attributes)
+    made = helper.make_model(
+        helper.make_graph([node], "g", [x], [y], known),
+        opset_imports=[helper.make_opsetid("", 18)],
+        ir_version=9,
+    )
+    found = glow.compile(made, backend=backend).run({"x": np.zeros((0, 3, 1 << 35, 1), np.float32)})["y"]
+    assert found.shape == shape

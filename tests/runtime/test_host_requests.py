@@ -313,3 +313,30 @@ def test_workers_killed_under_load(crashing: HostManager) -> None:
                 bad += 1
     assert good + bad == 600 and good > 400 and bad <= 20 * 2
     same(crashing.run("net", inputs), expected(model, inputs))
+
+
+def test_new_shapes_do_not_hold_asyncio_up() -> None:
+    """What was quick for other shapes may be compiled, or long: the loop goes on meanwhile."""
+    node = helper.make_node("Resize", ["x", "", "s"], ["y"], mode="cubic")
+    x, y = (helper.make_tensor_value_info(n, TensorProto.FLOAT, [1, 1, "h", "w"]) for n in "xy")
+    scales = helper.make_tensor("s", TensorProto.FLOAT, [4], [1, 1, 1.37, 1.21])
+    graph = helper.make_graph([node], "g", [x], [y], [scales])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+    async def main(host: HostManager) -> None:
+        network = host.add_network("net", model)
+        for size in (8, 8, 8, 9):
+            await host.run_async("net", {"x": np.zeros((1, 1, size, size), np.float32)})
+        network.took(((1, 1, 8, 8),), 1e-5, waited=False)
+        assert network.is_quick(((1, 1, 8, 8),)) and not network.is_quick(((1, 1, 700, 700),))
+        worst, began = 0.0, time.perf_counter()
+        asked = asyncio.create_task(host.run_async("net", {"x": np.zeros((1, 1, 700, 700), np.float32)}))
+        while not asked.done():
+            before = time.perf_counter()
+            await asyncio.sleep(0.001)
+            worst = max(worst, time.perf_counter() - before)
+        taken = time.perf_counter() - began
+        assert worst < max(0.5 * taken, 0.2)
+
+    with glow.HostManager(["cpu"]) as host:
+        asyncio.run(main(host))

@@ -165,13 +165,13 @@ def test_chat(served: Served, folder: Path) -> None:
         ({"max_tokens": 10_000}, 400, ""),
         ({"temperature": "hot"}, 400, "temperature='hot'"),
         ({"stop": 3}, 400, "stop"),
-        ({"n": 2}, 400, "one answer"),
+        ({"n": 2}, 400, "n=2"),
     ],
 )
 def test_wrong_requests(served: Served, change: Any, status: int, message: str) -> None:
     body = {"model": "small", "prompt": "abc", "max_tokens": 2} | change
     found, answer, _ = served.ask("POST", "/v1/completions", body)
-    assert found == status and message in answer["error"]
+    assert found == status and message in answer["error"]["message"]
     assert served.ask("POST", "/v1/completions", b"x")[0] == 400
     assert served.ask("POST", "/v1/chat/completions", {"model": "small", "messages": 3})[0] == 400
 
@@ -264,3 +264,147 @@ def test_a_client_that_leaves_frees_the_model(served: Served) -> None:
         connection.close()
     body = {"model": "small", "prompt": "abc", "max_tokens": 2}
     assert served.ask("POST", "/v1/completions", body)[0] == 200
+
+
+# --- parameters ---------------------------------------------------------------------------------
+
+TEXT_NEUTRAL = {
+    "n": 1, "best_of": 1, "logprobs": None, "echo": False, "suffix": None, "presence_penalty": 0,
+    "frequency_penalty": 0.0, "logit_bias": {}, "user": "me", "seed": None, "stop": None, "top_p": 1,
+    "stream_options": None, "max_completion_tokens": None, "stream": False, "metadata": {"a": "b"},
+}  # fmt: skip
+CHAT_NEUTRAL = {
+    "n": 1, "logprobs": False, "top_logprobs": None, "tools": [], "tool_choice": "none", "functions": None,
+    "response_format": {"type": "text"}, "parallel_tool_calls": True, "store": False, "modalities": ["text"],
+    "service_tier": "auto", "reasoning_effort": None, "presence_penalty": 0, "user": "me", "metadata": None,
+}  # fmt: skip
+
+
+def test_neutral_parameters(served: Served) -> None:
+    base = {"model": "small", "prompt": "abc", "max_tokens": 4}
+    plain = served.ask("POST", "/v1/completions", base)[1]["choices"]
+    status, answer, _ = served.ask("POST", "/v1/completions", base | TEXT_NEUTRAL)
+    assert status == 200 and answer["choices"] == plain
+    for prompt in (["abc"], [[97, 98, 99]]):
+        assert served.ask("POST", "/v1/completions", base | {"prompt": prompt})[0] == 200
+    chat = {"model": "small", "messages": [{"role": "user", "content": "hi"}], "max_completion_tokens": 3}
+    plain = served.ask("POST", "/v1/chat/completions", chat)[1]["choices"]
+    assert served.ask("POST", "/v1/chat/completions", chat | CHAT_NEUTRAL)[1]["choices"] == plain
+    parts = [{"role": "user", "content": [{"type": "text", "text": "hi"}], "name": None}]
+    assert served.ask("POST", "/v1/chat/completions", chat | {"messages": parts})[1]["choices"] == plain
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("temprature", 1),
+        ("", 1),
+        ("messages", []),
+        ("n", 2),
+        ("n", True),
+        ("best_of", 3),
+        ("logprobs", 0),
+        ("logprobs", True),
+        ("suffix", "x"),
+        ("tools", [{"type": "function"}]),
+        ("tool_choice", "required"),
+        ("response_format", {"type": "json_object"}),
+        ("store", True),
+        ("min_tokens", 5),
+        ("presence_penalty", 3),
+        ("presence_penalty", "a"),
+        ("frequency_penalty", True),
+        ("logit_bias", [1]),
+        ("logit_bias", {"a": 1}),
+        ("logit_bias", {"300": 1}),
+        ("logit_bias", {"5": 101}),
+        ("logit_bias", {"5": None}),
+        ("seed", -1),
+        ("seed", 1.5),
+        ("seed", 10**310),
+        ("temperature", -1),
+        ("temperature", 10**400),
+        ("temperature", True),
+        ("temperature", []),
+        ("top_p", 1.1),
+        ("top_k", -2),
+        ("top_k", 1.0),
+        ("repetition_penalty", 0),
+        ("max_tokens", 5.0),
+        ("max_tokens", "5"),
+        ("max_tokens", True),
+        ("max_tokens", 10**310),
+        ("max_completion_tokens", -1),
+        ("stop", [1]),
+        ("stop", {"a": 1}),
+        ("stop", ["a"] * 65),
+        ("stop", "a" * 100_000),
+        ("stream", "yes"),
+        ("stream", 1),
+        ("stream_options", []),
+        ("stream_options", {"include_usage": 1}),
+        ("stream_options", {"other": True}),
+        ("echo", "yes"),
+        ("user", 5),
+        ("metadata", "x"),
+        ("model", []),
+        ("model", {}),
+        ("model", None),
+        ("prompt", None),
+        ("prompt", {}),
+        ("prompt", [True]),
+        ("prompt", [1.5]),
+        ("prompt", [["a"], ["b"]]),
+    ],
+)
+def test_parameters_that_are_refused(served: Served, name: str, value: Any) -> None:
+    base = {"model": "small", "prompt": "abc", "max_tokens": 2}
+    status, answer, _ = served.ask("POST", "/v1/completions", base | {name: value})
+    assert status == 400 and answer["error"]["param"] == name, answer
+    assert answer["error"]["type"] == "invalid_request_error" and name in answer["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    "messages",
+    [
+        3, [], [3], [{}], [{"role": "user"}], [{"role": 1, "content": "a"}], [{"role": "user", "content": 1}],
+        [{"role": "user", "content": []}], [{"role": "user", "content": [{"type": "image_url"}]}],
+        [{"role": "user", "content": ["a"]}], {"role": "user"}, None,
+        [{"role": "assistant", "tool_calls": 5}],
+    ],
+)  # fmt: skip
+def test_wrong_messages(served: Served, messages: Any) -> None:
+    body = {"model": "small", "messages": messages, "max_tokens": 2}
+    status, answer, _ = served.ask("POST", "/v1/chat/completions", body)
+    assert status == 400 and answer["error"]["param"].startswith("messages")
+    wrong = {"model": "small", "messages": [{"role": "user", "content": "a"}], "echo": True}
+    assert served.ask("POST", "/v1/chat/completions", wrong)[1]["error"]["param"] == "echo"
+
+
+def test_tokens_that_are_asked_for(served: Served) -> None:
+    def asked(**more: Any) -> tuple[int, Any]:
+        body = {"model": "small", "prompt": "abc", **more}
+        status, answer, _ = served.ask("POST", "/v1/completions", body)
+        assert status == 200, answer
+        return answer["usage"]["completion_tokens"], answer["choices"][0]
+
+    assert asked(max_tokens=0)[0] == 0 and asked(max_tokens=0, echo=True)[1]["text"] == "abc"
+    assert asked(max_tokens=5, max_completion_tokens=None)[0] == 5
+    assert asked(max_tokens=5, max_completion_tokens=2)[0] == 2
+    plain = asked(max_tokens=6)[1]
+    assert asked(max_tokens=6, echo=True)[1]["text"] == "abc" + plain["text"]
+    likely = plain["tokens"][0]
+    assert likely not in asked(max_tokens=6, logit_bias={str(likely): -100})[1]["tokens"]
+    assert set(asked(max_tokens=6, logit_bias={"65": 100})[1]["tokens"]) == {65}
+    tokens = asked(max_tokens=40, frequency_penalty=2, presence_penalty=2)[1]["tokens"]
+    assert len(set(tokens)) > len(set(asked(max_tokens=40)[1]["tokens"]))
+    assert asked(max_tokens=3, temperature=5e-324)[1]["tokens"] == plain["tokens"][:3]
+
+
+def test_usage_of_streams(served: Served) -> None:
+    body = {"model": "small", "prompt": "abc", "max_tokens": 3, "stream": True}
+    options = {"stream_options": {"include_usage": True}}
+    _, text, _ = served.ask("POST", "/v1/completions", body | options)
+    events = [json.loads(x[6:]) for x in text.decode().split("\n\n") if x.startswith("data: {")]
+    assert events[-1]["choices"] == [] and events[-1]["usage"]["completion_tokens"] == 3
+    assert not any("usage" in event for event in events[:-1])

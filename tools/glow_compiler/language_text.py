@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from glow_compiler.stop_texts import StopTexts
 from glow_compiler.token_text import TokenText
 from glow_dialects.core.errors import GlowError, UnsupportedError
 
@@ -102,9 +103,8 @@ class Stream:
     """
 
     def __init__(self, texts: Texts, stops: Sequence[str], prompt: Sequence[int] | None = None) -> None:
-        self._text = texts.after(prompt)
-        self.stops = [s for s in stops if s]
-        self.given = 0
+        self._text, self._stops = texts.after(prompt), StopTexts(stops)
+        self.given = self._searched = 0
         self.stopped = False
 
     def add(self, token: int) -> str:
@@ -120,17 +120,13 @@ class Stream:
         if last:
             self._text.end()
         whole = self._text.text
-        ends = [at for s in self.stops if (at := whole.find(s, max(0, self.given - len(s)))) >= 0]
-        if ends:
+        begins = self._stops.add(whole[self._searched :])
+        self._searched = len(whole)
+        if begins is not None:
             self.stopped = True
-            whole = whole[: min(ends)]
+            whole = whole[:begins]
         elif not last:
-            whole = whole[: len(whole) - self._held(whole)]
+            whole = whole[: len(whole) - self._stops.held]
         gained = whole[self.given :]
         self.given = max(self.given, len(whole))
         return gained
-
-    def _held(self, whole: str) -> int:
-        """Characters at the end that may begin a stop text."""
-        lengths = (n for s in self.stops for n in range(1, len(s)) if whole.endswith(s[:n]))
-        return max(lengths, default=0)

@@ -6,20 +6,22 @@ import argparse
 import asyncio
 import contextlib
 import logging
+import socket
 import sys
 from collections.abc import Generator, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from glow_dialects.core.errors import GlowError
 from glow_tools.common import add_exact, command, count_option, fail, guarded
+from glow_tools.serve_signals import Signals
 
 if TYPE_CHECKING:
     from glow_runtime.devices.device import Device
     from glow_runtime.host.tracing import Tracer
-    from glow_runtime.serve.http import Limits
-    from glow_runtime.serve.repository import ModelRepository
+    from glow_runtime.serve.http import HttpServer, Limits
 
 EXAMPLES = """\
   glow-serve model.onnx
@@ -51,7 +53,7 @@ def _arguments() -> argparse.ArgumentParser:
     add("--partition", default="auto", help="auto, memory, balance, none or a number (default: auto)")
     add("--replicas", type=count_option, default=1, help="copies of each model (default: 1)")
     add("--batch", type=count_option, default=0, metavar="N", help="form batches of up to N samples")
-    add("--delay", type=float, default=2.0, help="milliseconds that a batch waits for others (default: 2)")
+    add("--delay", type=_seconds, default=2.0, help="milliseconds that a batch waits for others (default: 2)")
     add("--max-active", type=count_option, default=48, help="requests that run at a time (default: 48)")
     add("--max-queue", type=count_option, default=100, help="requests that wait (default: 100)")
     add_exact(made)
@@ -65,10 +67,17 @@ def _arguments() -> argparse.ArgumentParser:
     net = made.add_argument_group("the network")
     add = net.add_argument
     add("--address", default="127.0.0.1", help="where to listen (default: 127.0.0.1, this machine only)")
-    add("--port", type=count_option, default=8000, help="of HTTP; 0 is any (default: 8000)")
-    add("--grpc-port", type=count_option, help="of gRPC; without it there is none")
+    add("--port", type=_port, default=8000, help="of HTTP; 0 is any (default: 8000)")
+    add("--grpc-port", type=_port, help="of gRPC; without it there is none")
     add("--max-bytes", default="64M", help="of a request (default: 64M)")
-    add("--timeout", type=float, default=60.0, help="seconds for an answer (default: 60)")
+    add("--max-json", default="16M", help="of a request's JSON (default: 16M)")
+    add("--max-head", default="64K", help="of what is before its body (default: 64K)")
+    add("--connections", type=count_option, default=1000, help="of HTTP at a time (default: 1000)")
+    add("--timeout", type=_seconds, default=60.0, help="seconds for an answer (default: 60)")
+    add("--head-timeout", type=_seconds, default=10.0, help="for what is before a body (default: 10)")
+    add("--body-timeout", type=_seconds, default=30.0, help="for the body (default: 30)")
+    add("--idle-timeout", type=_seconds, default=30.0, help="between requests (default: 30)")
+    add("--grace", type=_seconds, default=10.0, help="seconds for requests at the end (default: 10)")
     add("--token-file", type=Path, help="a file with the token that requests must bring")
     add("--tls-key", type=Path, help="key of TLS, with --tls-certificate")
     add("--tls-certificate", type=Path, help="certificate of TLS")
@@ -82,6 +91,24 @@ def _arguments() -> argparse.ArgumentParser:
     return made
 
 
+def _seconds(text: str) -> float:
+    """A time, as an option has it."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value <= 1e9:
+        raise argparse.ArgumentTypeError(f"'{text}' is not a number from 0")
+    return value
+
+
+def _port(text: str) -> int:
+    """The number of a port."""
+    if (port := count_option(text)) > 65535:
+        raise argparse.ArgumentTypeError(f"'{text}' is not a port, a number up to 65535")
+    return port
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Entry point of `glow-serve`."""
     arguments = _arguments().parse_args(argv)
@@ -90,6 +117,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _run(a: argparse.Namespace) -> int:
     try:
+        import httptools  # noqa: F401  # pyright: ignore[reportUnusedImport]
         import uvicorn  # noqa: F401  # pyright: ignore[reportUnusedImport]
 
         from glow_runtime.serve.http import HttpServer
@@ -115,6 +143,11 @@ def _run(a: argparse.Namespace) -> int:
     if a.batch:
         options["batching"] = glow.Batching(a.batch, a.delay / 1e3)
     with contextlib.ExitStack() as opened:
+        signals = opened.enter_context(Signals(a.grace).caught())
+        places = opened.enter_context(_bound(a.address, a.port))
+        if a.grpc_port:
+            with _bound(a.address, a.grpc_port):
+                pass  # it can be had: gRPC binds it again
         tracer = opened.enter_context(_telemetry()) if a.opentelemetry else None
         host = opened.enter_context(glow.HostManager(_devices(a), a.max_active, a.max_queue, tracer=tracer))
         models = ModelRepository(host, files, options)
@@ -133,8 +166,35 @@ def _run(a: argparse.Namespace) -> int:
                 for name, model in loaded.items()
             }
             TextServer(server, batches)
-        asyncio.run(_serve(a, len(files) + len(texts), models, server.app, limits))
+        asyncio.run(_serve(a, len(files) + len(texts), server, places, signals))
     return 0
+
+
+@contextlib.contextmanager
+def _bound(address: str, port: int) -> Generator[list[socket.socket]]:
+    """Sockets of an address; GlowError where they cannot be had. They listen when there is an answer."""
+    with contextlib.ExitStack() as opened:
+        sockets: list[socket.socket] = []
+        try:
+            found = socket.getaddrinfo(
+                address or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+            )
+            for family, kind, protocol, _, place in dict.fromkeys(found):
+                made = opened.enter_context(socket.socket(family, kind, protocol))
+                if sys.platform != "win32":
+                    made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                if family == socket.AF_INET6:
+                    made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+                made.bind(place)
+                sockets.append(made)
+        except (OSError, UnicodeError) as error:
+            raise _taken(address, port, error) from None
+        yield sockets
+
+
+def _taken(address: str, port: int, error: Exception) -> GlowError:
+    reason = getattr(error, "strerror", None) or str(error)
+    return GlowError(f"port {port} of {address} cannot be had: {reason}")
 
 
 def _devices(a: argparse.Namespace) -> list[Device]:
@@ -191,57 +251,107 @@ def _named(text: str) -> tuple[str, Path]:
 
 def _limits(a: argparse.Namespace) -> Limits:
     from glow_dialects.core.byte_counts import byte_count
+    from glow_runtime.serve.connections import affordable
     from glow_runtime.serve.http import Limits
 
     token = a.token_file.read_text(encoding="utf-8").strip() if a.token_file else ""
     if a.token_file and not token:
         raise GlowError(f"{a.token_file}: the file has no token")
-    return Limits(byte_count(a.max_bytes), answer=a.timeout, token=token, control=a.control)
+    return Limits(
+        byte_count(a.max_bytes),
+        json_bytes=byte_count(a.max_json),
+        head_bytes=byte_count(a.max_head),
+        head=a.head_timeout,
+        idle=a.idle_timeout,
+        connections=affordable(a.connections),
+        arrival=a.body_timeout,
+        answer=a.timeout,
+        token=token,
+        control=a.control,
+    )
 
 
 async def _serve(
-    a: argparse.Namespace, count: int, models: ModelRepository, app: Any, limits: Limits
+    a: argparse.Namespace, count: int, server: HttpServer, places: list[socket.socket], signals: Signals
 ) -> None:
     """Serve until a signal ends it; requests that run are answered."""
+    from glow_runtime.serve.connections import BACKLOG, look_after, quiet_errors
+
+    loop, ending = asyncio.get_running_loop(), asyncio.Event()
+    loop.set_exception_handler(quiet_errors())
+    remote = _remote(a, server)
+    listening = _uvicorn(a, server)
+    serving = asyncio.create_task(listening.serve(places))
+    while not listening.started and not serving.done():
+        await asyncio.sleep(0.01)
+    if not listening.started:
+        try:
+            await serving
+        except OSError as error:
+            raise _taken(a.address, a.port, error) from None
+    for place in places:
+        place.listen(BACKLOG)
+        scheme = "https" if a.tls_key else "http"
+        print(f"{count} models at {scheme}://{_host(a.address)}:{place.getsockname()[1]}", flush=True)
+    signals.on_end = lambda: loop.call_soon_threadsafe(ending.set)
+    looking = asyncio.create_task(look_after(listening.server_state.connections))
+    await ending.wait()
+    ended = asyncio.create_task(asyncio.to_thread(remote.stop, a.grace)) if remote else None
+    if left := await server.stopping.finish(a.grace):
+        logging.getLogger("glow").warning("%d requests were ended before their answers", left)
+    looking.cancel()
+    listening.should_exit = True
+    await serving
+    if ended is not None:
+        await ended
+
+
+def _uvicorn(a: argparse.Namespace, server: HttpServer) -> Any:
+    """The server of HTTP, which leaves signals to us."""
     import uvicorn
 
+    from glow_runtime.serve.connections import TAKEN, Connection
+
+    class Server(uvicorn.Server):
+        @contextlib.contextmanager
+        def capture_signals(self) -> Generator[None]:
+            yield
+
+    http: Any = partial(Connection, limits=server.limits)
     config = uvicorn.Config(
-        app,
-        host=a.address,
-        port=a.port,
+        server.app,
+        http=http,
+        ws="none",
+        lifespan="off",
+        backlog=TAKEN,
         log_level="info" if a.verbose else "warning",
         access_log=a.verbose,
-        timeout_keep_alive=30,
-        timeout_graceful_shutdown=10,
+        timeout_keep_alive=max(1, int(a.idle_timeout)),
+        timeout_graceful_shutdown=1,
         ssl_keyfile=a.tls_key,
         ssl_certfile=a.tls_certificate,
     )
-    server = uvicorn.Server(config)
-    remote: Any = None
-    if a.grpc_port is not None:
-        try:
-            from glow_runtime.serve.grpc_server import GrpcServer
-        except ImportError:
-            fail("gRPC needs grpcio: pip install 'glow-compiler[serve]'")
-        remote = GrpcServer(models, limits)
-        pair = [p.read_bytes() if p else b"" for p in (a.tls_key, a.tls_certificate)]
-        port = remote.start(f"{a.address}:{a.grpc_port}", *pair)
-        print(f"gRPC at {a.address}:{port}", flush=True)
-    task = asyncio.create_task(server.serve())
-    while not server.started and not task.done():
-        await asyncio.sleep(0.01)
-    for listener in server.servers if server.started else ():
-        for place in listener.sockets:
-            scheme = "https" if a.tls_key else "http"
-            print(f"{count} models at {scheme}://{a.address}:{place.getsockname()[1]}", flush=True)
+    return Server(config)
+
+
+def _remote(a: argparse.Namespace, server: HttpServer) -> Any:
+    """The server of gRPC, where one is asked for."""
+    if a.grpc_port is None:
+        return None
     try:
-        await task
-    finally:
-        if remote is not None:
-            await asyncio.to_thread(remote.stop)
-    if not server.started:
-        sys.stdout.flush()
-        fail(f"port {a.port} of {a.address} cannot be had")
+        from glow_runtime.serve.grpc_server import GrpcServer
+    except ImportError:
+        fail("gRPC needs grpcio: pip install 'glow-compiler[serve]'")
+    remote = GrpcServer(server.models, server.limits)
+    pair = [p.read_bytes() if p else b"" for p in (a.tls_key, a.tls_certificate)]
+    port = remote.start(f"{_host(a.address)}:{a.grpc_port}", *pair)
+    print(f"gRPC at {_host(a.address)}:{port}", flush=True)
+    return remote
+
+
+def _host(address: str) -> str:
+    """An address as it is before a port."""
+    return f"[{address}]" if ":" in address else address
 
 
 if __name__ == "__main__":

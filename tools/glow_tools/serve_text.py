@@ -7,8 +7,9 @@ import contextlib
 import json
 import os
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from reprlib import repr as shown
 from typing import TYPE_CHECKING, Any
 
 from starlette.background import BackgroundTask
@@ -16,25 +17,21 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 
 from glow_compiler.language_text import Stream
-from glow_dialects.core.errors import DeadlineError, GlowError, NetworkError
-from glow_runtime.serve.http import HttpServer
-from glow_runtime.serve.protocol import ProtocolError
+from glow_dialects.core.errors import DeadlineError, GlowError
+from glow_runtime.serve.http import LARGE_JSON, HttpServer
+from glow_runtime.serve.json_body import ProtocolError, read_object
+from glow_runtime.serve.stopping import error_body
+from glow_tools.serve_parameters import USUAL_TOKENS, Asked, asked_of, messages_of, prompt_of
 
 if TYPE_CHECKING:
     from glow_compiler.language_batching import ContinuousBatching
     from glow_compiler.language_token import Token
 
-#: Tokens of an answer, where a request does not say.
-USUAL_TOKENS = 128
-#: Options of sampling that requests may have, and what they are.
-_OPTIONS: dict[str, tuple[type, ...]] = {
-    "temperature": (int, float),
-    "top_p": (int, float),
-    "top_k": (int,),
-    "min_p": (int, float),
-    "repetition_penalty": (int, float),
-    "seed": (int,),
-}
+
+class _NoModel(ProtocolError):
+    """A request for a model that there is not."""
+
+    code = 404
 
 
 @dataclass
@@ -42,8 +39,9 @@ class _Answer:
     """An answer that grows: tokens so far, and why it ended."""
 
     prompt: list[int]
-    most: int
-    stops: list[str]
+    asked: Asked
+    #: What is before the first token.
+    head: str = ""
     tokens: list[int] = field(default_factory=list[int])
     reason: str = "length"
 
@@ -60,73 +58,70 @@ class TextServer:
     def __init__(self, server: HttpServer, models: Mapping[str, ContinuousBatching]) -> None:
         self._server, self._models = server, models
         server.add("/v1/models", self._list, "GET")
+        server.add("/v1/models/{model}", self._model, "GET")
         server.add("/v1/completions", self._complete, "POST")
         server.add("/v1/chat/completions", self._chat, "POST")
+        server.stopping.enders.append(self._end)
+
+    async def _end(self) -> None:
+        """End the answers that are under way."""
+        for served in self._models.values():
+            await asyncio.to_thread(served.close)
 
     async def _list(self, request: Request) -> Response:
-        models = [{"id": n, "object": "model", "owned_by": "glow"} for n in self._models]
-        return JSONResponse({"object": "list", "data": models})
+        return JSONResponse({"object": "list", "data": list(map(_listed, self._models))})
+
+    async def _model(self, request: Request) -> Response:
+        self._served(name := request.path_params["model"])
+        return JSONResponse(_listed(name))
 
     async def _complete(self, request: Request) -> Response:
         call, served = await self._call(request)
-        prompt = call.get("prompt", "")
-        if isinstance(prompt, str):
-            tokens = served.model.texts.tokens(prompt)
-        elif isinstance(prompt, list) and all(type(t) is int for t in prompt):  # pyright: ignore[reportUnknownVariableType]
-            tokens = list(map(int, prompt))  # pyright: ignore[reportUnknownArgumentType]
-        else:
-            raise ProtocolError("'prompt' is a text or a list of tokens")
-        return await self._answered(request, served, call, tokens, chat=False)
+        asked = asked_of(call, "prompt", served.model.files.decoder.vocabulary)
+        prompt, texts = prompt_of(call.get("prompt")), served.model.texts
+        tokens = await _apart(texts.tokens, prompt) if isinstance(prompt, str) else prompt
+        head = "" if not asked.echo else prompt if isinstance(prompt, str) else texts.text(tokens)
+        return await self._answered(
+            request, served, _Answer(tokens, asked, head), _Form(call["model"], False)
+        )
 
     async def _chat(self, request: Request) -> Response:
         call, served = await self._call(request)
-        messages: Any = call.get("messages")
-        if not isinstance(messages, list) or not messages or not all(map(_is_message, messages)):  # pyright: ignore
-            raise ProtocolError('\'messages\' is a list of {"role": ..., "content": ...}')
-        texts = served.model.texts
-        tokens = texts.tokens(texts.conversation(messages), special=False)  # pyright: ignore
-        return await self._answered(request, served, call, tokens, chat=True)
+        asked = asked_of(call, "messages", served.model.files.decoder.vocabulary)
+        messages, texts = messages_of(call.get("messages")), served.model.texts
+
+        def tokens(text: str) -> list[int]:
+            return texts.tokens(text, special=False)
+
+        prompt = await _apart(tokens, texts.conversation(messages))
+        return await self._answered(request, served, _Answer(prompt, asked), _Form(call["model"], True))
 
     async def _call(self, request: Request) -> tuple[dict[str, Any], ContinuousBatching]:
         """The JSON of a request, and the model that it names."""
-        try:
-            call: Any = json.loads(await self._server.body(request))
-        except (ValueError, RecursionError):
-            raise ProtocolError("the request is not JSON") from None
-        if not isinstance(call, dict):
-            raise ProtocolError("a request is a JSON object")
-        name: Any = call.get("model", "")  # pyright: ignore
-        if name not in self._models:
-            raise NetworkError(f"no model {name!r}; there are: {', '.join(self._models)}")
-        if call.get("n", 1) != 1:  # pyright: ignore
-            raise ProtocolError("n: one answer is given to a request")
-        return call, self._models[name]  # pyright: ignore
+        body = await self._server.body(request)
+        self._server.check_json(len(body))
+        large = len(body) > LARGE_JSON
+        call = await asyncio.to_thread(read_object, body) if large else read_object(body)
+        return call, self._served(call.get("model"))
+
+    def _served(self, name: object) -> ContinuousBatching:
+        """The model of a name."""
+        if isinstance(name, str) and name in self._models:
+            return self._models[name]
+        error = _NoModel if isinstance(name, str) else ProtocolError
+        raise error(f"no model {shown(name)}; there are: {', '.join(self._models)}", "model")
 
     async def _answered(
-        self,
-        request: Request,
-        served: ContinuousBatching,
-        call: dict[str, Any],
-        prompt: list[int],
-        chat: bool,
+        self, request: Request, served: ContinuousBatching, answer: _Answer, form: _Form
     ) -> Response:
-        given = call.get("max_completion_tokens", call.get("max_tokens"))
-        most = given or max(1, min(USUAL_TOKENS, served.model.programs.limit - len(prompt) + 1))
-        stop: Any = call.get("stop") or []
-        stops = [stop] if isinstance(stop, str) else stop
-        if type(most) is not int or most < 1:
-            raise ProtocolError("max_tokens is a number from 1")
-        if not isinstance(stops, list) or not all(isinstance(s, str) for s in stops):  # pyright: ignore
-            raise ProtocolError("stop is a text or a list of texts")
-        options = {n: call[n] for n in _OPTIONS if call.get(n) is not None}
-        for name, value in options.items():
-            if not isinstance(value, _OPTIONS[name]) or isinstance(value, bool):
-                raise ProtocolError(f"{name}={value!r} is no number")
-        answer = _Answer(prompt, most, stops)  # pyright: ignore[reportUnknownArgumentType]
-        tokens = _Tokens(served, prompt, most, options)
-        form = _Form(str(call["model"]), chat)
-        if call.get("stream") is True:
-            body = _streamed(served, answer, tokens, form)
+        asked, prompt = answer.asked, answer.prompt
+        most, programs = asked.most, served.model.programs
+        programs.check([prompt], 0)
+        if most is None:
+            most = max(1, min(USUAL_TOKENS, programs.limit - len(prompt) + 1))
+        tokens = _Tokens(served, prompt, most, asked.sampling)
+        if asked.stream:
+            body = _streamed(self._server, served, answer, tokens, form)
             return StreamingResponse(
                 body, media_type="text/event-stream", background=BackgroundTask(tokens.end)
             )
@@ -148,26 +143,32 @@ class _Tokens:
     ) -> None:
         loop = asyncio.get_running_loop()
         self._told: asyncio.Queue[Token | Exception | None] = asyncio.Queue()
+        self._cancel: Callable[[], None] = _nothing
 
         def tell(told: Token | Exception | None) -> None:
             with contextlib.suppress(RuntimeError):  # the server has ended
                 loop.call_soon_threadsafe(self._told.put_nowait, told)
 
-        self._answer = served.submit(prompt, most, on_token=tell, **options)
+        if most:
+            counted = {"uncounted": len(prompt), **options}
+            self._cancel = served.submit(prompt, most, on_token=tell, **counted).cancel
+        else:
+            tell(None)
 
     def end(self) -> None:
         """Nobody wants more of them."""
-        self._answer.cancel()
+        self._cancel()
 
     async def __aiter__(self) -> AsyncIterator[Token]:
         while (told := await self._told.get()) is not None:
             if isinstance(told, Exception):
                 raise told
             yield told
+            await asyncio.sleep(0)  # others have their turn, and it is seen that a client has gone
 
 
 async def _streamed(
-    served: ContinuousBatching, answer: _Answer, tokens: _Tokens, form: _Form
+    server: HttpServer, served: ContinuousBatching, answer: _Answer, tokens: _Tokens, form: _Form
 ) -> AsyncIterator[bytes]:
     """Events of an answer, as it grows."""
     try:
@@ -176,8 +177,10 @@ async def _streamed(
             yield form.event(part, None, first)
             first = False
         yield form.event("", answer, first)
+        if answer.asked.usage:
+            yield form.usage(answer)
     except GlowError as error:
-        yield f"data: {json.dumps({'error': {'message': str(error)}})}\n\n".encode()
+        yield f"data: {json.dumps(error_body('/v1', str(error), server.code_of(error)))}\n\n".encode()
     finally:  # a client that has gone ends it
         tokens.end()
     yield b"data: [DONE]\n\n"
@@ -186,24 +189,31 @@ async def _streamed(
 async def _pieces(served: ContinuousBatching, answer: _Answer, tokens: _Tokens) -> AsyncIterator[str]:
     """Pieces of text, as they become certain."""
     ends = set(served.model.files.ends)
-    stream = Stream(served.model.texts, answer.stops)
-    has_text = True
+    stream = _stream_of(served, answer)
+    if answer.head:
+        yield answer.head
     async for token in tokens:
         answer.tokens.append(int(token))
         if int(token) in ends:
             answer.reason = "stop"
             break
-        try:
-            text = stream.add(int(token)) if has_text else ""
-        except GlowError:  # a model without a tokenizer: its tokens are the answer
-            has_text, text = False, ""
-        if text:
+        if stream is not None and (text := stream.add(int(token))):
             yield text
-        if stream.stopped:
+        if stream is not None and stream.stopped:
             answer.reason = "stop"
             break
-    if has_text and (text := stream.rest()):
+    if stream is not None and (text := stream.rest()):
         yield text
+
+
+def _stream_of(served: ContinuousBatching, answer: _Answer) -> Stream | None:
+    """The text of an answer that grows; None of a model without a tokenizer: its tokens are the answer."""
+    texts = served.model.texts
+    try:
+        texts.text([])
+    except GlowError:
+        return None
+    return Stream(texts, answer.asked.stops, answer.prompt)
 
 
 @contextlib.asynccontextmanager
@@ -253,8 +263,13 @@ class _Form:
         content = {"delta": {**role, **({"content": text} if text else {})}} if self.chat else {"text": text}
         choice = {"index": 0, **content, "finish_reason": None if answer is None else answer.reason}
         kind = "chat.completion.chunk" if self.chat else "text_completion"
-        usage = {} if answer is None else {"usage": answer.usage}
+        usage = {} if answer is None or answer.asked.usage else {"usage": answer.usage}
         return f"data: {json.dumps(self._head(kind, [choice]) | usage)}\n\n".encode()
+
+    def usage(self, answer: _Answer) -> bytes:
+        """The event behind the last part, where it was asked for."""
+        kind = "chat.completion.chunk" if self.chat else "text_completion"
+        return f"data: {json.dumps(self._head(kind, []) | {'usage': answer.usage})}\n\n".encode()
 
     def _head(self, kind: str, choices: Sequence[Any]) -> dict[str, Any]:
         prefix = "chatcmpl" if self.chat else "cmpl"
@@ -267,7 +282,15 @@ class _Form:
         }
 
 
-def _is_message(value: object) -> bool:
-    if not isinstance(value, dict):
-        return False
-    return isinstance(value.get("role"), str) and isinstance(value.get("content"), str)  # pyright: ignore
+def _listed(name: str) -> dict[str, Any]:
+    """A model, as lists of them have it."""
+    return {"id": name, "object": "model", "created": 0, "owned_by": "glow"}
+
+
+def _nothing() -> None:
+    pass
+
+
+async def _apart(tokens: Callable[[str], list[int]], text: str) -> list[int]:
+    """The tokens of a text, by a thread where it is long."""
+    return await asyncio.to_thread(tokens, text) if len(text) > LARGE_JSON else tokens(text)

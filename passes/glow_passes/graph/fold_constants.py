@@ -9,7 +9,7 @@ from xdsl.traits import Pure
 from glow_dialects.core.errors import UnsupportedError
 from glow_dialects.core.extent import is_open
 from glow_dialects.core.graph_op import GraphOp, Leaf
-from glow_dialects.core.types import Array, bytes_of, shape_of, typed
+from glow_dialects.core.types import Array, bytes_of, dtype_of, shape_of, typed
 from glow_passes.graph.driver import Pattern, Rewriter, Values
 
 #: Results of at most this many bytes are always folded.
@@ -58,4 +58,30 @@ def fold(op: GraphOp, r: Rewriter) -> Values | None:
     return [r.weight(array, hint, typed(result)) for array, result in zip(results, op.results, strict=True)]
 
 
-PATTERNS = (Pattern((GraphOp,), fold),)
+def without_elements(op: GraphOp, r: Rewriter) -> Values | None:
+    """op -> constants, where no result has an element: nothing is computed, nor tables made of other axes.
+
+    Numbers that only the run tells, such as indices, are still looked at.
+    """
+    if op.has_trait(Leaf) or not op.has_trait(Pure) or op.regions or not op.results:
+        return None
+    if any(is_open(shape_of(v)) or 0 not in shape_of(v) for v in op.results):
+        return None
+    if any(_is_read(v, r) for v in op.operands):
+        return None
+    empty = [np.zeros(shape_of(v), dtype_of(v.type)) for v in op.results]
+    hint = op.results[0].name_hint or "empty"
+    return [r.weight(array, hint, typed(v)) for array, v in zip(empty, op.results, strict=True)]
+
+
+def _is_read(value: SSAValue, r: Rewriter) -> bool:
+    """Whether a value has numbers that are no reals, and that only the run tells."""
+    shape = shape_of(value)
+    return (
+        dtype_of(value.type).kind in "iu"
+        and not (0 in shape and not is_open(shape))
+        and r.array(value) is None
+    )
+
+
+PATTERNS = (Pattern((GraphOp,), without_elements), Pattern((GraphOp,), fold))

@@ -242,7 +242,7 @@ class Batcher:
     ) -> None:
         """Give the requests of a batch their parts of its outputs, or its error."""
         counts, now = self._network.counts, time.perf_counter()
-        counts.latencies.extend([now - request.arrived for request in live])
+        counts.took(*[now - request.arrived for request in live])
         counts.succeeded += 0 if error is not None else len(live)
         counts.failed += len(live) if error is not None else 0
         named, start = list(outputs.items()), 0

@@ -21,13 +21,11 @@ from glow_runtime.host.batching import Batcher, Batching
 from glow_runtime.host.deadlines import Deadlines
 from glow_runtime.host.executor import Execution
 from glow_runtime.host.loading import Loader
-from glow_runtime.host.network import Network, NetworkStatistics, Replica
+from glow_runtime.host.network import Network, NetworkStatistics, Replica, shapes_of
 from glow_runtime.host.provisioner import Partitioning, Provisioner, Reader, Shapes
 from glow_runtime.host.request import Request
 from glow_runtime.host.tracing import Tracer
 
-#: Seconds of a run that asyncio does itself.
-QUICK = 3e-4
 CLOSED = "the host is closed"
 
 
@@ -241,12 +239,14 @@ class HostManager:
         """`run` for asyncio: other tasks go on meanwhile, unless it is shorter than a change of threads."""
         from asyncio import wrap_future
 
-        network = self.networks.get(name)
-        if network is not None and network.typical < QUICK and network.inline:
-            outputs = self._run_here(network, inputs)
-            if outputs is not None:
-                return outputs
-        return await wrap_future(self.submit(name, inputs, priority, timeout))
+        network, shapes, began = self.networks.get(name), shapes_of(inputs), time.perf_counter()
+        outputs = self._run_here(network, inputs) if network and network.is_quick(shapes) else None
+        waited = outputs is None
+        if outputs is None:
+            outputs = await wrap_future(self.submit(name, inputs, priority, timeout))
+        if network is not None:
+            network.took(shapes, time.perf_counter() - began, waited)
+        return outputs
 
     def _run_here(self, network: Network, inputs: Mapping[str, Any]) -> Outputs | None:
         """Outputs of a run on this thread; None where nothing is free at once."""
@@ -410,8 +410,7 @@ class HostManager:
             replica.outstanding -= 1
             if counted:
                 counts, seconds = network.counts, time.perf_counter() - arrived
-                counts.latencies.append(seconds)
-                network.typical = min(0.9 * network.typical + 0.1 * seconds, 2 * seconds)
+                counts.took(seconds)
                 if error is None:
                     counts.succeeded += 1
                 else:

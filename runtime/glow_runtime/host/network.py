@@ -16,6 +16,14 @@ from glow_runtime.program_source import Signature
 
 #: Latencies from which percentiles are taken.
 RECENT = 2048
+#: Seconds of a run that asyncio does itself, and shapes of which it is known how long they take.
+QUICK, MOST_SHAPES = 3e-4, 256
+Shapes = tuple[tuple[int, ...], ...]
+
+
+def shapes_of(inputs: Mapping[str, Any]) -> Shapes:
+    """The shapes of the inputs of a request."""
+    return tuple(getattr(value, "shape", ()) for value in inputs.values())
 
 
 @dataclass
@@ -42,6 +50,9 @@ class NetworkStatistics:
     p50: float = 0.0
     p90: float = 0.0
     p99: float = 0.0
+    #: Of how many requests the latencies were taken, and their sum.
+    timed: int = 0
+    seconds: float = 0.0
 
 
 @dataclass
@@ -55,6 +66,14 @@ class Counts:
     cancelled: int = 0
     batches: int = 0
     latencies: deque[float] = field(default_factory=lambda: deque(maxlen=RECENT))
+    timed: int = 0
+    seconds: float = 0.0
+
+    def took(self, *latencies: float) -> None:
+        """Count the latencies of requests."""
+        self.latencies.extend(latencies)
+        self.timed += len(latencies)
+        self.seconds += sum(latencies)
 
 
 class Network:
@@ -77,8 +96,8 @@ class Network:
         self.check = check
         self.replicas: list[Replica] = []
         self.counts = Counts()
-        #: Seconds that a request takes, of late.
-        self.typical = math.inf
+        #: Seconds that requests took, of late, by the shapes of their inputs.
+        self._seconds: dict[Shapes, float] = {}
         #: Notified when a request ends.
         self.idle = threading.Condition()
         self.output_names = [s.name for s in self.outputs]
@@ -86,6 +105,16 @@ class Network:
         self.single = len(self.parts) == 1
         #: Whether threads that ask may run it themselves.
         self.inline = False
+
+    def is_quick(self, shapes: Shapes) -> bool:
+        """Whether a request takes less than a change of threads. New shapes do not: they may be compiled."""
+        return self.inline and self._seconds.get(shapes, math.inf) < QUICK
+
+    def took(self, shapes: Shapes, seconds: float, waited: bool) -> None:
+        """Remember how long a request took; one that waited for others took less itself."""
+        if len(self._seconds) >= MOST_SHAPES:
+            self._seconds.clear()
+        self._seconds[shapes] = min(seconds, self._seconds.get(shapes, math.inf)) if waited else seconds
 
     @property
     def programs(self) -> Sequence[Network]:
@@ -121,7 +150,7 @@ class Network:
         return NetworkStatistics(
             c.requests, c.succeeded, c.failed, c.refused, c.cancelled, self.outstanding,
             0, c.batches,
-            percentile(0.5), percentile(0.9), percentile(0.99),
+            percentile(0.5), percentile(0.9), percentile(0.99), c.timed, c.seconds,
         )  # fmt: skip
 
     def resident(self, replica: Replica, number: int) -> frozenset[str]:

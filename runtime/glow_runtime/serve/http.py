@@ -11,25 +11,29 @@ from dataclasses import dataclass
 from typing import Any
 
 from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
-from glow_dialects.core.errors import DeadlineError, GlowError, RefusedError
+from glow_dialects.core.errors import GlowError, RefusedError
+from glow_runtime.serve.json_body import ProtocolError
 from glow_runtime.serve.metrics import PAGE, prometheus, status
 from glow_runtime.serve.protocol import (
     HEADER,
-    ProtocolError,
+    check_outputs,
     format_answer,
     metadata,
     parse_request,
     status_of,
 )
 from glow_runtime.serve.repository import ModelRepository
+from glow_runtime.serve.stopping import Stopping, error_body
 
 LOG = logging.getLogger("glow")
-#: Bodies of more bytes are read by a thread: the others are answered meanwhile.
-LARGE = 1 << 18
+#: Bodies of more bytes, and of more JSON, are read by a thread: the others are answered meanwhile.
+LARGE, LARGE_JSON = 1 << 18, 1 << 14
 
 
 @dataclass(frozen=True)
@@ -37,6 +41,14 @@ class Limits:
     """Bytes of a request, seconds in which it must arrive and be answered, and the token that it needs."""
 
     request_bytes: int = 64 << 20
+    #: Bytes of JSON: to read it holds all threads up, and takes ten times its size.
+    json_bytes: int = 16 << 20
+    #: Bytes of a request before its body, and seconds in which they must arrive.
+    head_bytes: int = 64 << 10
+    head: float = 10.0
+    #: Seconds that a connection may wait for a request, and in which its client must read on.
+    idle: float = 30.0
+    connections: int = 1000
     arrival: float = 30.0
     answer: float = 60.0
     token: str = ""
@@ -47,6 +59,14 @@ class Limits:
 class _TooLarge(ProtocolError):
     """A body of more bytes than are allowed."""
 
+    code = 413
+
+
+class _Late(ProtocolError):
+    """A body that does not arrive in time."""
+
+    code = 408
+
 
 Handler = Callable[[Request], Awaitable[Response]]
 
@@ -56,7 +76,12 @@ class HttpServer:
 
     def __init__(self, models: ModelRepository, limits: Limits | None = None) -> None:
         self.models, self.limits = models, limits or Limits()
-        self.app = Starlette(routes=self._routes())
+        self.stopping = Stopping()
+        self.app = Starlette(
+            routes=self._routes(),
+            middleware=[Middleware(self.stopping.gate)],
+            exception_handlers={HTTPException: _unrouted},
+        )
 
     def add(self, path: str, handler: Handler, method: str) -> None:
         """Answer another path, with the same token and errors."""
@@ -93,23 +118,31 @@ class HttpServer:
             if self.limits.token and not free:
                 given = request.headers.get("authorization", "").encode()
                 if not hmac.compare_digest(given, expected):
-                    return _error("this server wants a token: Authorization: Bearer ...", 401)
+                    return _error(request, "this server wants a token: Authorization: Bearer ...", 401)
             try:
                 return await handler(request)
             except ClientDisconnect:
                 return Response(status_code=499)
-            except _TooLarge as error:
-                return _error(str(error), 413)
             except GlowError as error:
-                answer = _error(str(error), status_of(error))
-                if isinstance(error, RefusedError):
-                    answer.headers["retry-after"] = "1"
-                return answer
+                return self._answered(request, error)
             except Exception as error:
                 LOG.exception("a request failed")
-                return _error(f"internal error: {type(error).__name__}", 500)
+                return _error(request, f"internal error: {type(error).__name__}", 500)
 
         return guarded
+
+    def code_of(self, error: GlowError) -> int:
+        """The status of an error; what refuses when the server stops has been closed."""
+        return 503 if self.stopping.now and isinstance(error, RefusedError) else status_of(error)
+
+    def _answered(self, request: Request, error: GlowError) -> Response:
+        """The answer that an error is."""
+        code = self.code_of(error)
+        param = error.param if isinstance(error, ProtocolError) else None
+        answer = _error(request, str(error), code, param)
+        if isinstance(error, RefusedError):
+            answer.headers["retry-after"] = "1"
+        return answer
 
     # --- what there is -----------------------------------------------------------------------
     async def _page(self, request: Request) -> Response:
@@ -156,7 +189,7 @@ class HttpServer:
 
     async def _change(self, change: Callable[[str], None], request: Request) -> Response:
         if not self.limits.control:
-            return _error("this server's models are fixed: start it with --control", 403)
+            return _error(request, "this server's models are fixed: start it with --control", 403)
         await asyncio.to_thread(change, request.path_params["model"])
         return JSONResponse({})
 
@@ -164,9 +197,12 @@ class HttpServer:
     async def _infer(self, request: Request) -> Response:
         version, network = self.models.network(**_target(request))
         body = await self.body(request)
-        length = _json_length(request)
-        large = len(body) > LARGE
+        length = _number(request, HEADER)
+        text = len(body) if length is None else min(length, len(body))
+        self.check_json(text)
+        large = len(body) > LARGE or text > LARGE_JSON
         call = await asyncio.to_thread(parse_request, body, length) if large else parse_request(body, length)
+        check_outputs(call, network.output_names)
         timeout = min(call.timeout or self.limits.answer, self.limits.answer)
         host, asked = self.models.host, (network.name, call.inputs, call.priority, timeout)
         if host.tracer is None:
@@ -184,24 +220,29 @@ class HttpServer:
             return Response(answer, media_type="application/json")
         return Response(answer, media_type="application/octet-stream", headers={HEADER: str(head)})
 
+    def check_json(self, length: int) -> None:
+        """ProtocolError where a request has more JSON than is allowed."""
+        if length > (most := self.limits.json_bytes):
+            raise _TooLarge(
+                f"a request with {length} bytes of JSON; {most} are allowed: send tensors as bytes"
+            )
+
     async def body(self, request: Request) -> bytes:
         """The body, of bounded size, which must arrive in time."""
         most = self.limits.request_bytes
-        declared = request.headers.get("content-length", "")
-        if declared.isdecimal() and int(declared) > most:
+        declared = _number(request, "content-length")
+        if declared is not None and declared > most:
             raise _TooLarge(f"a request of {declared} bytes; {most} are allowed")
+        arrived = bytearray()
         try:
             async with asyncio.timeout(self.limits.arrival):
-                parts: list[bytes] = []
-                size = 0
                 async for part in request.stream():
-                    size += len(part)
-                    if size > most:
+                    if len(arrived) + len(part) > most:
                         raise _TooLarge(f"a request of more than {most} bytes")
-                    parts.append(part)
+                    arrived += part
         except TimeoutError:
-            raise DeadlineError(f"the request did not arrive in {self.limits.arrival:g} s") from None
-        body = parts[0] if len(parts) == 1 else b"".join(parts)
+            raise _Late(f"the request did not arrive in {self.limits.arrival:g} s") from None
+        body = bytes(arrived)
         encoding = request.headers.get("content-encoding", "identity")
         if encoding == "identity":
             return body
@@ -212,7 +253,7 @@ def _unpacked(body: bytes, encoding: str, most: int) -> bytes:
     """A compressed body, no larger than is allowed."""
     windows = {"gzip": 31, "deflate": 15}
     if encoding not in windows:
-        raise ProtocolError(f"content-encoding '{encoding}' is not gzip or deflate")
+        raise ProtocolError(f"content-encoding '{encoding[:40]}' is not gzip or deflate")
     unpacking = zlib.decompressobj(windows[encoding])
     try:
         plain = unpacking.decompress(body, most + 1)
@@ -220,15 +261,18 @@ def _unpacked(body: bytes, encoding: str, most: int) -> bytes:
         raise ProtocolError(f"the body is not {encoding}") from None
     if len(plain) > most:
         raise _TooLarge(f"a request of more than {most} bytes, unpacked")
+    if not unpacking.eof or unpacking.unused_data:
+        raise ProtocolError(f"the body is not all of one {encoding} stream")
     return plain
 
 
-def _json_length(request: Request) -> int | None:
-    text = request.headers.get(HEADER)
+def _number(request: Request, header: str) -> int | None:
+    """The number that a header is; None where there is no such header."""
+    text = request.headers.get(header)
     if text is None:
         return None
-    if not text.isdecimal():
-        raise ProtocolError(f"{HEADER}: '{text}' is no number")
+    if not (text.isascii() and text.isdecimal() and len(text) < 20):
+        raise ProtocolError(f"{header}: '{text[:40]}' is no number of bytes")
     return int(text)
 
 
@@ -237,5 +281,13 @@ def _target(request: Request) -> dict[str, Any]:
     return {"name": request.path_params["model"], "version": request.path_params.get("version", "")}
 
 
-def _error(text: str, code: int) -> Response:
-    return JSONResponse({"error": text}, code)
+def _error(request: Request, text: str, code: int, param: str | None = None) -> Response:
+    return JSONResponse(error_body(request.scope["path"], text, code, param), code)
+
+
+async def _unrouted(request: Request, error: Exception) -> Response:
+    """The answer where there is no such path, or not for this method."""
+    assert isinstance(error, HTTPException)
+    answer = _error(request, f"{request.method} {request.scope['path']}: {error.detail}", error.status_code)
+    answer.headers.update(error.headers or {})
+    return answer

@@ -26,10 +26,13 @@ def prometheus(host: HostManager) -> str:
     """The metrics, in Prometheus' text format."""
     lines: list[str] = []
 
+    def sample(name: str, values: list[tuple[str, float]]) -> None:
+        lines.extend(f"glow_{name}{{{labels}}} {_number(value)}" for labels, value in values)
+
     def metric(name: str, kind: str, text: str, values: list[tuple[str, float]]) -> None:
         lines.append(f"# HELP glow_{name} {text}")
         lines.append(f"# TYPE glow_{name} {kind}")
-        lines.extend(f"glow_{name}{{{labels}}} {value:g}" for labels, value in values)
+        sample(name, values)
 
     networks = {_escaped(n): s for n, s in host.statistics().items()}
     devices = {_escaped(n): s for n, s in host.device_statistics().items()}
@@ -46,6 +49,11 @@ def prometheus(host: HostManager) -> str:
             for q, name in (("0.5", "p50"), ("0.9", "p90"), ("0.99", "p99"))
         ],
     )  # fmt: skip
+    for end, name in (("sum", "seconds"), ("count", "timed")):
+        sample(
+            f"request_seconds_{end}",
+            [(f'network="{n}"', getattr(s, name, 0)) for n, s in networks.items()],
+        )
     for name, text in (("active", "Requests that run."), ("queued", "Requests that wait.")):
         metric(name, "gauge", text, [(f'network="{n}"', getattr(s, name)) for n, s in networks.items()])
     metric(
@@ -68,6 +76,11 @@ def prometheus(host: HostManager) -> str:
             [(f'device="{n}"', getattr(s, name)) for n, s in devices.items()],
         )
     return "\n".join(lines) + "\n"
+
+
+def _number(value: float) -> str:
+    """A value with all of its digits."""
+    return str(value) if isinstance(value, int) else repr(float(value))
 
 
 def _escaped(text: str) -> str:

@@ -10,7 +10,9 @@ import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
+from itertools import chain
 from math import prod
+from reprlib import repr as shown
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -25,6 +27,14 @@ from glow_dialects.core.errors import (
     NetworkError,
     RefusedError,
 )
+from glow_runtime.serve.json_body import (
+    ProtocolError,
+    object_of,
+    read_object,
+    text_of,
+    truth_of,
+    whole_of,
+)
 
 if TYPE_CHECKING:
     from glow_dialects.core.types import Array
@@ -37,10 +47,14 @@ DATATYPES = {**{name: t.name for name, t in by("server").items()}, "BYTES": "obj
 HEADER = "inference-header-content-length"
 #: Inputs of a request, and dimensions of one.
 MOST_TENSORS, MOST_DIMS = 1024, 32
-
-
-class ProtocolError(GlowError):
-    """A request that is not as the protocol has it."""
+#: Elements of a tensor. One without elements may be as large in its other dimensions, which is work, as well.
+MOST_ELEMENTS, MOST_AROUND_NONE = 1 << 40, 1 << 20
+#: Elements that are written as JSON at a time.
+_PIECE = 1 << 14
+#: Characters of a request's own name.
+MOST_ID = 4096
+#: Parameters of inference that would change the answer, and are not there.
+_ABSENT = ("classification", "shared_memory_region", "sequence_id")
 
 
 @dataclass(frozen=True)
@@ -75,7 +89,7 @@ def datatype(dtype: np.dtype[Any]) -> str:
 def dtype_of_name(name: object) -> np.dtype[Any]:
     """The element type of a name; ProtocolError lists those there are."""
     if not isinstance(name, str) or name not in DATATYPES:
-        raise ProtocolError(f"datatype {name!r} is not one of {', '.join(DATATYPES)}")
+        raise ProtocolError(f"datatype {shown(name)} is not one of {', '.join(DATATYPES)}")
     return dtype_named(DATATYPES[name])
 
 
@@ -85,11 +99,16 @@ def shape_named(name: str, shape: object) -> tuple[int, ...]:
         raise ProtocolError(f"input '{name}': its shape is a list of at most {MOST_DIMS} dimensions")
     dims: list[int] = []
     for dim in shape:  # pyright: ignore[reportUnknownVariableType]
-        if not isinstance(dim, int) or isinstance(dim, bool) or not 0 <= dim < 1 << 40:
-            raise ProtocolError(f"input '{name}': {dim!r} is no dimension")
+        if type(dim) is not int or not 0 <= dim < MOST_ELEMENTS:  # pyright: ignore[reportUnknownArgumentType]
+            raise ProtocolError(f"input '{name}': {shown(dim)} is no dimension")
         dims.append(dim)
-    if prod(dims) >= 1 << 40:
+    if prod(dims) >= MOST_ELEMENTS:
         raise ProtocolError(f"input '{name}': its shape has more elements than any memory")
+    if 0 in dims and prod(filter(None, dims)) > MOST_AROUND_NONE:
+        raise ProtocolError(
+            f"input '{name}': shape {dims} has no elements; the product of its other dimensions may be at "
+            f"most {MOST_AROUND_NONE}"
+        )
     return tuple(dims)
 
 
@@ -99,7 +118,7 @@ def shape_named(name: str, shape: object) -> tuple[int, ...]:
 def from_bytes(name: str, data: bytes | memoryview, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Array:
     """A tensor from its bytes in row-major order; strings have their length before them, four bytes each."""
     if dtype == object:
-        strings = _strings(name, bytes(data))
+        strings = _strings(name, bytes(data), prod(shape))
         if len(strings) != prod(shape):
             raise ProtocolError(f"input '{name}': {len(strings)} strings for shape {list(shape)}")
         array = np.empty(len(strings), object)
@@ -108,13 +127,18 @@ def from_bytes(name: str, data: bytes | memoryview, dtype: np.dtype[Any], shape:
     expected = prod(shape) * dtype.itemsize
     if len(data) != expected:
         raise ProtocolError(f"input '{name}': {len(data)} bytes, {expected} for {dtype}{list(shape)}")
+    if dtype.kind == "b" and expected and np.frombuffer(data, np.uint8).max() > 1:
+        raise ProtocolError(f"input '{name}': the bytes of BOOL are 0 and 1")
     return np.frombuffer(data, dtype).reshape(shape)
 
 
-def _strings(name: str, data: bytes) -> list[str]:
+def _strings(name: str, data: bytes, most: int) -> list[str]:
+    """The strings of a tensor of `most` elements."""
     strings: list[str] = []
     at = 0
     while at < len(data):
+        if len(strings) == most:
+            raise ProtocolError(f"input '{name}': more than {most} strings")
         if at + 4 > len(data):
             raise ProtocolError(f"input '{name}': a string without its length")
         (length,) = struct.unpack_from("<I", data, at)
@@ -141,34 +165,56 @@ def to_bytes(array: Array) -> bytes:
 
 
 def from_json(name: str, data: object, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Array:
-    """A tensor from its elements, in nested lists or a flat one."""
-    if not isinstance(data, list):
-        raise ProtocolError(f"input '{name}': its data is a list")
+    """A tensor from its elements, in nested lists or a flat one.
+
+    Their number and kinds are looked at before anything is converted.
+    """
+    items, count = _elements(name, data, dtype), prod(shape)
+    if len(items) != count:
+        raise ProtocolError(f"input '{name}': {len(items)} elements for shape {list(shape)}")
+    kinds: set[type] = set(map(type, items))
+    if not kinds <= _kinds(dtype):
+        wrong = next(i for i in items if type(i) not in _kinds(dtype))
+        kind = "BYTES" if dtype == object else dtype
+        raise ProtocolError(f"input '{name}': its data are not all {kind}: {shown(wrong)}")
+    if dtype.kind in "iu" and items:
+        limits = np.iinfo(dtype)
+        for item in (min(items), max(items)):
+            if not limits.min <= item <= limits.max:
+                raise ProtocolError(f"input '{name}': {shown(item)} is out of range for {datatype(dtype)}")
     try:
-        if dtype == object:
-            array = np.array(data, object)
-        else:
-            array = np.array(data)  # pyright: ignore[reportUnknownArgumentType]
-            if array.size and (array.dtype.kind not in "biuf" or (array.dtype.kind == "f") > _real(dtype)):
-                raise ValueError
-            array = _cast(array, dtype)
-    except (ValueError, TypeError, OverflowError):
-        raise ProtocolError(f"input '{name}': its data are not all {dtype}") from None
-    if array.size != prod(shape):
-        raise ProtocolError(f"input '{name}': {array.size} elements for shape {list(shape)}")
+        with np.errstate(over="ignore"):
+            array = np.array(items, np.float64).astype(dtype) if _real(dtype) else np.array(items, dtype)
+    except OverflowError:
+        array = np.array([np.inf])
+    if _real(dtype) and not np.isfinite(array).all():
+        raise ProtocolError(f"input '{name}': a number is out of range for {datatype(dtype)}")
     return array.reshape(shape)
+
+
+def _elements(name: str, data: object, dtype: np.dtype[Any]) -> list[Any]:
+    """The elements of lists in lists, all of a level of one length."""
+    if not isinstance(data, list):
+        raise ProtocolError(f"input '{name}': its data is a list, not {shown(data)}")
+    items: list[Any] = data
+    for _ in range(MOST_DIMS):
+        if not items or not isinstance(items[0], list):
+            return items
+        if set(map(type, items)) != {list} or len(set(map(len, items))) != 1:
+            raise ProtocolError(f"input '{name}': its data are not all {dtype} in lists of one length")
+        items = list(chain.from_iterable(items))
+    raise ProtocolError(f"input '{name}': its data are lists of more than {MOST_DIMS} levels")
+
+
+def _kinds(dtype: np.dtype[Any]) -> set[type]:
+    """What JSON has for elements of a type."""
+    if _real(dtype):
+        return {int, float}
+    return {"b": {bool}, "O": {str}}.get(dtype.kind, {int})
 
 
 def _real(dtype: np.dtype[Any]) -> bool:
     return dtype.kind == "f" or dtype.name == "bfloat16"
-
-
-def _cast(array: Array, dtype: np.dtype[Any]) -> Array:
-    """Elements as another type; ValueError where an integer does not fit."""
-    cast = array.astype(dtype)
-    if dtype.kind in "iu" and array.size and not np.array_equal(cast.astype(object), array.astype(object)):
-        raise ValueError
-    return cast
 
 
 # --- requests -----------------------------------------------------------------------------------
@@ -180,17 +226,11 @@ def parse_request(body: bytes | memoryview, json_length: int | None) -> InferReq
     if not 0 <= length <= len(body):
         raise ProtocolError(f"{HEADER}: {length} of a body of {len(body)} bytes")
     view = memoryview(body)
-    try:
-        text: Any = json.loads(bytes(view[:length]))
-    except (ValueError, RecursionError):
-        raise ProtocolError("the request is not JSON") from None
-    if not isinstance(text, dict):
-        raise ProtocolError("a request is a JSON object with 'inputs'")
-    request: dict[str, Any] = text
+    request = read_object(view[:length])
     rest = view[length:]
     inputs: dict[str, Array] = {}
     for item in _objects(request.get("inputs"), "inputs"):
-        name = _text(item.get("name"), "the name of an input")
+        name = text_of(item.get("name"), "the name of an input")
         if name in inputs:
             raise ProtocolError(f"input '{name}' is there twice")
         dtype, shape = dtype_of_name(item.get("datatype")), shape_named(name, item.get("shape"))
@@ -198,30 +238,30 @@ def parse_request(body: bytes | memoryview, json_length: int | None) -> InferReq
         if size is None:
             inputs[name] = from_json(name, item.get("data"), dtype, shape)
             continue
-        if not isinstance(size, int) or not 0 <= size <= len(rest):
-            raise ProtocolError(f"input '{name}': {size!r} bytes, the body has {len(rest)} more")
+        if type(size) is not int or not 0 <= size <= len(rest):
+            raise ProtocolError(f"input '{name}': {shown(size)} bytes, the body has {len(rest)} more")
         inputs[name] = from_bytes(name, rest[:size], dtype, shape)
         rest = rest[size:]
     if len(rest):
         raise ProtocolError(f"{len(rest)} bytes at the end of the body belong to no input")
     parameters = _parameters(request)
-    binary = parameters.get("binary_data_output") is True
+    binary = truth_of(parameters.get("binary_data_output", False), "binary_data_output")
     outputs = [
         Wanted(
-            _text(item.get("name"), "the name of an output"),
-            bool(_parameters(item).get("binary_data", binary)),
+            text_of(item.get("name"), "the name of an output"),
+            truth_of(_parameters(item).get("binary_data", binary), "binary_data"),
         )
-        for item in _objects(request.get("outputs", []), "outputs")
+        for item in _objects(request.get("outputs") or [], "outputs")
     ]
-    return InferRequest(inputs, outputs, binary, str(request.get("id") or ""), **limits_of(parameters))
+    return InferRequest(inputs, outputs, binary, _id(request.get("id")), **limits_of(parameters))
 
 
 def limits_of(parameters: Mapping[str, Any]) -> dict[str, Any]:
     """Priority, and timeout in seconds (microseconds in the protocol), of a request's parameters."""
-    priority, timeout = parameters.get("priority", 0), parameters.get("timeout")
-    if not isinstance(priority, int) or not isinstance(timeout, int | None):
-        raise ProtocolError("priority and timeout are whole numbers, the latter of microseconds")
-    return {"priority": priority, "timeout": None if not timeout or timeout < 0 else timeout / 1e6}
+    priority = whole_of(parameters.get("priority", 0), "priority", -(1 << 63), (1 << 64) - 1)
+    timeout = parameters.get("timeout")
+    micros = 0 if timeout is None else whole_of(timeout, "timeout, in microseconds,", 0, (1 << 64) - 1)
+    return {"priority": priority, "timeout": micros / 1e6 or None}
 
 
 def _objects(value: object, name: str) -> Sequence[dict[str, Any]]:
@@ -230,22 +270,40 @@ def _objects(value: object, name: str) -> Sequence[dict[str, Any]]:
     items: list[dict[str, Any]] = []
     for item in value:  # pyright: ignore[reportUnknownVariableType]
         if not isinstance(item, dict):
-            raise ProtocolError(f"'{name}' is a list of objects")
+            raise ProtocolError(f"'{name}' is a list of objects, not of {shown(item)}")
         items.append(item)  # pyright: ignore[reportUnknownArgumentType]
     return items
 
 
 def _parameters(item: Mapping[str, Any]) -> dict[str, Any]:
-    value = item.get("parameters", {})
-    if not isinstance(value, dict):
-        raise ProtocolError("'parameters' is an object")
-    return value  # pyright: ignore[reportUnknownVariableType]
+    parameters = object_of(item.get("parameters"), "'parameters'")
+    refuse_absent(parameters)
+    return parameters
 
 
-def _text(value: object, what: str) -> str:
-    if not isinstance(value, str):
-        raise ProtocolError(f"{what} is missing")
-    return value
+def refuse_absent(parameters: Mapping[str, Any]) -> None:
+    """ProtocolError for parameters of Triton's extensions that would change the answer."""
+    for name in _ABSENT:
+        if parameters.get(name):
+            raise ProtocolError(f"the parameter '{name}' is not supported")
+
+
+def _id(value: object) -> str:
+    """A request's own name, a text or (as Triton takes it) a number."""
+    text = str(value) if type(value) is int else "" if value is None else text_of(value, "the request's id")
+    if len(text) > MOST_ID:
+        raise ProtocolError(f"the request's id has {len(text)} characters; {MOST_ID} are allowed")
+    return text
+
+
+def check_outputs(request: InferRequest, names: Sequence[str]) -> None:
+    """ProtocolError where a request asks for an output that there is not, or for one twice."""
+    wanted = [w.name for w in request.outputs]
+    for name in wanted:
+        if name not in names:
+            raise ProtocolError(f"no output '{name}'; there are: {', '.join(names)}")
+    if len(set(wanted)) != len(wanted):
+        raise ProtocolError("an output is asked for twice")
 
 
 # --- answers ------------------------------------------------------------------------------------
@@ -253,10 +311,9 @@ def _text(value: object, what: str) -> str:
 
 def chosen_outputs(request: InferRequest, outputs: Mapping[str, Any]) -> list[tuple[Wanted, Array]]:
     """The outputs that a request asks for: all, where it names none."""
+    check_outputs(request, list(outputs))
     wanted = request.outputs or [Wanted(name, request.binary) for name in outputs]
     for output in wanted:
-        if output.name not in outputs:
-            raise ProtocolError(f"no output '{output.name}'; there are: {', '.join(outputs)}")
         if not isinstance(outputs[output.name], np.ndarray):
             raise ProtocolError(f"output '{output.name}' is no tensor, which the protocol has not")
     return [(w, outputs[w.name]) for w in wanted]
@@ -266,7 +323,7 @@ def format_answer(
     model: str, version: str, request: InferRequest, outputs: Mapping[str, Any]
 ) -> tuple[bytes, int | None]:
     """The body of an answer, and the length of its JSON where bytes of tensors follow."""
-    items: list[dict[str, Any]] = []
+    items: list[str] = []
     tail: list[bytes] = []
     for wanted, array in chosen_outputs(request, outputs):
         item: dict[str, Any] = {
@@ -277,22 +334,25 @@ def format_answer(
         if wanted.binary:
             tail.append(to_bytes(array))
             item["parameters"] = {"binary_data_size": len(tail[-1])}
+            items.append(json.dumps(item))
         else:
-            item["data"] = _listed(array)
-        items.append(item)
-    answer: dict[str, Any] = {"model_name": model, "model_version": version, "outputs": items}
-    if request.id:
-        answer["id"] = request.id
-    head = json.dumps(answer).encode()
+            items.append(f'{json.dumps(item)[:-1]}, "data": [{_listed(array.reshape(-1))}]}}')
+    about = {"model_name": model, "model_version": version} | ({"id": request.id} if request.id else {})
+    head = f'{json.dumps(about)[:-1]}, "outputs": [{", ".join(items)}]}}'.encode()
     return (head + b"".join(tail), len(head)) if tail else (head, None)
 
 
-def _listed(array: Array) -> list[Any]:
-    """Elements as JSON has them, in one list."""
-    if array.dtype.kind in "OSU":
-        return [i.decode() if isinstance(i, bytes) else str(i) for i in array.reshape(-1)]
-    plain = array.astype(np.float32) if array.dtype.name in ("float16", "bfloat16") else array
-    return plain.reshape(-1).tolist()
+def _listed(elements: Array) -> str:
+    """Elements as JSON has them, a piece at a time: other threads have their turn between two."""
+    pieces = (_piece(elements[at : at + _PIECE]) for at in range(0, len(elements), _PIECE))
+    return ", ".join(json.dumps(piece)[1:-1] for piece in pieces)
+
+
+def _piece(elements: Array) -> list[Any]:
+    if elements.dtype.kind in "OSU":
+        return [i.decode() if isinstance(i, bytes) else str(i) for i in elements]
+    plain = elements.astype(np.float32) if elements.dtype.name in ("float16", "bfloat16") else elements
+    return plain.tolist()
 
 
 def metadata(name: str, versions: Sequence[str], network: Network) -> dict[str, Any]:
@@ -313,6 +373,8 @@ def _signature(signature: Signature) -> dict[str, Any]:
 
 def status_of(error: BaseException) -> int:
     """The HTTP status that an error is answered with."""
+    if isinstance(error, ProtocolError):
+        return error.code
     kinds: list[tuple[type[BaseException] | tuple[type[BaseException], ...], int]] = [
         (NetworkError, 404),
         (RefusedError, 429),

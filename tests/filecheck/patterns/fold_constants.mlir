@@ -41,3 +41,28 @@ glow.func @keeps_packed {
 glow.constant @codes = #glow.bits<"0x02", tensor<1x1xui8>>
 glow.constant @scales = dense<0.5> : tensor<1x1xf32>
 glow.placeholder @unpacked output : tensor<1x2xf32>
+
+// What has no elements is not computed, however large its other axes are.
+// CHECK-LABEL: glow.func @without_elements
+glow.func @without_elements {
+  %e = glow.get @e : tensor<0x34359738368xf32>
+  // CHECK-NOT: glow.tanh
+  // CHECK: glow.get @{{.*}} : tensor<0x34359738368xf32>
+  %t = glow.tanh %e : (tensor<0x34359738368xf32>) -> tensor<0x34359738368xf32>
+  glow.save %t to @empty : tensor<0x34359738368xf32>
+}
+glow.placeholder @e input : tensor<0x34359738368xf32>
+glow.placeholder @empty output : tensor<0x34359738368xf32>
+
+// Indices are still looked at.
+// CHECK-LABEL: glow.func @keeps_indices
+glow.func @keeps_indices {
+  %e = glow.get @rows : tensor<5x0xf32>
+  %i = glow.get @i : tensor<2xi64>
+  // CHECK: glow.gather
+  %g = glow.gather %e, %i {axis = 0 : i64} : (tensor<5x0xf32>, tensor<2xi64>) -> tensor<2x0xf32>
+  glow.save %g to @gathered : tensor<2x0xf32>
+}
+glow.placeholder @rows input : tensor<5x0xf32>
+glow.placeholder @i input : tensor<2xi64>
+glow.placeholder @gathered output : tensor<2x0xf32>
