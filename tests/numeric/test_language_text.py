@@ -20,6 +20,7 @@ import glow_compiler as glow
 from glow_compiler.gguf_tokenizer import tokenizer_of
 from glow_compiler.language_model import LanguageModel
 from glow_compiler.language_text import Stream
+from glow_compiler.token_text import TokenText
 from glow_tools.generate import main
 
 CORPUS = ["the cat sat on the mat", "a dog ran to the cat", "ünïcode: 12 tést, don't"] * 9
@@ -89,6 +90,9 @@ class Pieces:
 
     def text(self, tokens: Sequence[int]) -> str:
         return b"".join(self.pieces[t] for t in tokens).decode(errors="replace")
+
+    def after(self, prompt: Sequence[int] | None) -> TokenText:
+        return TokenText(self.text, lambda token: False, prompt or ())
 
 
 def cut(texts: Pieces, tokens: Sequence[int], stops: Sequence[str]) -> str:
