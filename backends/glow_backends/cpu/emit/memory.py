@@ -133,6 +133,9 @@ def store_first(
     if isinstance(live, int) and live == lanes:
         k.store(value, pointer, offset, kind)
         return
+    if isinstance(live, int) and live == 1:  # as in `values.store`
+        k.store(k.b.extract_element(value, ir.Constant(I32, 0)), pointer, offset, kind)
+        return
     suffix = {"float": "f32", "double": "f64"}.get(str(kind), str(kind))
     mask = first_lanes(k, lanes, live)
     callee = _masked_intrinsic(
