@@ -57,10 +57,11 @@ class Input:
 
 @dataclass
 class Output:
-    """A result of a graph: an output of a name, or the next value of a state."""
+    """A result of a graph: an output of a name, with its axes in some order, or the next value of a state."""
 
     name: str
     state: bool = False
+    order: Sequence[int] | None = None
 
 
 def import_program(program: Any, source: str = "") -> ModuleOp:
@@ -152,6 +153,7 @@ class _Import:
     # --- the module --------------------------------------------------------------------------
     def whole(self, graph: Any, inputs: Sequence[Input], outputs: Sequence[Output | None]) -> ModuleOp:
         nodes = [node for node in graph.graph.nodes if node.op == "placeholder"]
+        self.sizes.tell(node.meta.get("val") for node in nodes)
         values = [self.input(node, told) for node, told in zip(nodes, inputs, strict=True)]
         results = self.run(graph, values)
         for told, value in zip(outputs, results, strict=True):
@@ -179,9 +181,12 @@ class _Import:
                 array = array_of(told.value)
                 self.g.name(array, told.name)
                 return array
-            if not hasattr(meta, "shape"):
-                return self.sizes.size(meta)
-            kind = tensor(self.sizes.shape(meta.shape), numpy_dtype(meta.dtype))
+            if hasattr(meta, "shape"):
+                kind = tensor(self.sizes.shape(meta.shape), numpy_dtype(meta.dtype))
+            elif self.sizes.is_told(meta):
+                return self.number(meta)
+            else:
+                kind = tensor((), "float64" if type(meta).__name__ == "SymFloat" else "int64")
         except FAILURES as error:
             self.problems.append(Problem(told.name, "input", 0, str(error)))
             return BLOCKED
@@ -189,7 +194,10 @@ class _Import:
         placeholder = self._placeholder(told.name, kind, told.kind, first)
         if told.kind == "state":
             self.states[told.name] = placeholder
-        return self.g.builder.insert(GetOp.of(placeholder)).result
+        value = self.g.builder.insert(GetOp.of(placeholder)).result
+        if not hasattr(meta, "shape"):
+            self.sizes.numbers[str(meta.node.expr)] = value
+        return value
 
     def _placeholder(self, name: str, kind: Any, role: str, first: Array | None = None) -> PlaceholderOp:
         symbol = name if name != "main" else self.g.unique(name)
@@ -203,7 +211,7 @@ class _Import:
         """Make a value an output of the module, or the next value of a state."""
         if not isinstance(value, np.ndarray | SSAValue):
             value = self.g.sizes(objects([value]).reshape(()), np.dtype(np.int64))
-        result = self.g.value(value)
+        result = self.g.value(value if told.order is None else self.g.transpose(value, told.order))
         if told.state:
             target = self.states[told.name]
         else:
@@ -291,7 +299,11 @@ class _Import:
             return value_of(node.args[0])[node.args[1]]
         if name.startswith("aten.sym_size.int"):
             return shape(value_of(node.args[0]))[_mapped(node.args[1], value_of)]
-        if name in ARITHMETIC and meta is not None and type(meta).__name__ in ("int", "SymInt"):
+        if (
+            name in ARITHMETIC
+            and type(meta).__name__ in ("int", "SymInt")
+            and not self.sizes.has_numbers(meta)
+        ):
             return getattr(operator, name)(*_mapped(node.args, value_of))
         if meta is not None and not hasattr(meta, "shape") and not isinstance(meta, list | tuple):
             return self.number(meta)
@@ -330,7 +342,7 @@ class _Import:
             return meta
         kind = type(meta).__name__
         if kind == "SymInt":
-            return self.sizes.size(meta)
+            return self.sizes.whole(self.g, meta)
         if kind == "SymFloat":
             return self.sizes.real(self.g, meta.node.expr)
         raise RuleError(f"a value of {kind} is not known here")

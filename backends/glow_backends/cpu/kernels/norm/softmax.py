@@ -40,6 +40,7 @@ def emit_softmax(module: ir.Module, name: str, spec: SoftmaxSpec, target: CpuTar
     k = KernelBuilder(module, name, 2, target, sized=True)
     # Exponentials kept in a 16-bit buffer would be rounded twice: they are computed twice instead.
     narrow = spec.dtype in NARROW
+
     def body(line: Line, number: Index) -> None:
         del number
         pick = "largest" if spec.scale > 0 else "least"  # a NaN makes the sum one
