@@ -139,15 +139,10 @@ def order_of(tensor: Any) -> tuple[int, ...]:
     plain = tuple(range(len(sizes)))
     if None in (*sizes, *strides):
         return plain
-    return tuple(
-        sorted(plain, key=lambda axis: -strides[axis] if sizes[axis] != 1 else -_outer(sizes, strides, axis))
-    )
-
-
-def _outer(sizes: Sequence[Any], strides: Sequence[Any], axis: int) -> int:
-    """A stride that keeps an axis of one element in its place among its neighbours."""
-    inner = [strides[i] for i in range(axis + 1, len(sizes)) if sizes[i] != 1]
-    return inner[0] if inner else 0
+    inner = 0
+    for axis in reversed(plain):  # one element may have any stride: that of its neighbour keeps its place
+        inner = strides[axis] = strides[axis] if sizes[axis] != 1 else inner
+    return tuple(sorted(plain, key=lambda axis: -strides[axis]))
 
 
 def _hint(number: Any) -> Any:

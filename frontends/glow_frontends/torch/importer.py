@@ -183,6 +183,8 @@ class _Import:
                 return array
             if hasattr(meta, "shape"):
                 kind = tensor(self.sizes.shape(meta.shape), numpy_dtype(meta.dtype))
+            elif not node.users:
+                return None
             elif self.sizes.is_told(meta):
                 return self.number(meta)
             else:

@@ -32,7 +32,10 @@ def numpy_dtype(dtype: Any) -> np.dtype:
 
 
 def array_of(tensor: Any) -> Array:
-    """What a tensor holds, in the same memory where it lies on the host and its elements in a row; or a number."""
+    """What a tensor holds, in the same memory where it lies on the host and its elements in a row.
+
+    A number is an array of rank 0.
+    """
     if isinstance(tensor, int | float):
         return np.array(tensor, np.float64 if isinstance(tensor, float) else np.int64)
     dtype = numpy_dtype(tensor.dtype)
