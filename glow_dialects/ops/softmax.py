@@ -70,7 +70,7 @@ class SoftmaxOp(_AlongAxis):
         if not self.masked:
             raised = (x - top).exp()
             return [(raised / raised.sum(axes)).value]
-        raised = (x - top.maximum(float(finfo(dtype_of(self.input)).min))).exp()
+        raised = (x - top.maximum(float(finfo(dtype_of(self.operands[0].type)).min))).exp()
         return [(raised / raised.sum(axes).maximum(0.5)).value]  # the largest is 1 in any other line
 
     def backward(self, dy: SSAValue, b: Builder) -> Sequence[SSAValue | None]:

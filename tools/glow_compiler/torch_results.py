@@ -61,7 +61,7 @@ class Results:
         if base in self._inputs:
             return _Result(result, "input", self._inputs.index(base), base)
         if base.op == "get_attr":
-            self._held.append(operator_attribute(graph, base.target))
+            self._held.append(attribute_of(graph, base.target))
             return _Result(result, "held", len(self._held) - 1, base)
         if base not in self.computed:
             self.computed.append(base)
@@ -101,7 +101,7 @@ class Results:
         return out
 
 
-def operator_attribute(graph: Any, path: str) -> Any:
+def attribute_of(graph: Any, path: str) -> Any:
     """What a graph holds under a path."""
     for part in path.split("."):
         graph = getattr(graph, part)
@@ -123,8 +123,9 @@ def evaluated(value: Any, numbers: Mapping[str, Any]) -> Any:
         return value
     expr = value.node.expr
     found = expr.subs({s: numbers[str(s)] for s in expr.free_symbols})
-    kinds = ((torch.SymInt, int), (torch.SymFloat, float), (torch.SymBool, bool))
-    return next(kind for symbolic, kind in kinds if isinstance(value, symbolic))(found)
+    if isinstance(value, torch.SymBool):
+        return bool(found)
+    return int(found) if isinstance(value, torch.SymInt) else float(found)
 
 
 def _layout(node: Any, numbers: Mapping[str, Any]) -> Layout:

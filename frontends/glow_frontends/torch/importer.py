@@ -266,7 +266,8 @@ class _Import:
         except FAILURES as error:
             reason = str(error) or type(error).__name__
         except Exception as error:
-            reason = internal(error, "the rule")
+            told = not any(self.sizes.has_numbers(n.meta.get("val")) for n in node.all_input_nodes)
+            reason = internal(error, "the rule") if told else "a number that only the run tells, as a size"
         finally:
             self.g.builder.location = outer
         whole = self.around or node
