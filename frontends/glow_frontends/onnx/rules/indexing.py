@@ -17,7 +17,7 @@ from glow_dialects.ops.gather import GatherOp
 from glow_dialects.ops.gather_elements import GatherElementsOp
 from glow_dialects.ops.gather_nd import GatherNdOp
 from glow_dialects.ops.iota import IotaOp
-from glow_dialects.ops.reduce import ReduceMaxOp
+from glow_dialects.ops.reduce import ReduceSumOp
 from glow_dialects.ops.scatter_elements import ScatterElementsOp
 from glow_dialects.ops.scatter_nd import ScatterNdOp
 from glow_dialects.ops.select import SelectOp
@@ -98,16 +98,24 @@ def in_range(g: Emitter, n: Node, x: Value, low: int, high: int, what: str) -> V
 
 def divisors(g: Emitter, n: Node, x: Value) -> Value:
     """What integers are divided by: an error where one is 0, now or when the program runs."""
+    return x if g.guessing or n.padded else not_zero(g, x, node_label(g, n))
+
+
+def not_zero(g: Emitter, x: Value, label: str) -> Value:
+    """Divisors that are no whole 0: known ones are checked now, others when the program runs.
+
+    The number of zeros is an index into a table of one.
+    """
     text = "a divisor is 0"
-    if dtype_of_value(x).kind not in "iu" or 0 in shape(x) or g.guessing or n.padded:
+    if dtype_of_value(x).kind not in "iu" or 0 in shape(x):
         return x
     if isinstance(x, np.ndarray):
         if not x.all():
             raise RuleError(text)
         return x
     zero = cast_to(g, g(CmpEqOp, x, g.like(0, x)), INT64)
-    found = g(ReduceMaxOp, zero, axes=tuple(range(rank(x))), keepdims=False) if rank(x) else zero
-    return g(AddOp, x, take(g, g.like(0, x).reshape(1), found, 0, f"{node_label(g, n)}: {text}."))
+    found = g(ReduceSumOp, zero, axes=tuple(range(rank(x))), keepdims=False) if rank(x) else zero
+    return g(AddOp, x, take(g, g.like(0, x).reshape(1), found, 0, f"{label}: {text}."))
 
 
 def gather(g: Emitter, n: Node) -> Value:
