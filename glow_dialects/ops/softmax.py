@@ -5,18 +5,29 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+from ml_dtypes import finfo
 from xdsl.ir import Attribute, SSAValue
 from xdsl.irdl import operand_def, result_def
 
 from glow_dialects.core.builder import Builder
 from glow_dialects.core.graph_op import PureOp, graph_op
 from glow_dialects.core.iteration import Iteration, pointwise
-from glow_dialects.core.properties import check_axis, int_prop
+from glow_dialects.core.properties import bool_prop, check_axis, int_prop
 from glow_dialects.core.sample import Sample, random
 from glow_dialects.core.term import Term
-from glow_dialects.core.types import Array, Tensor, shape_of
+from glow_dialects.core.types import Array, Tensor, dtype_of, shape_of
 from glow_dialects.ops.elementwise import widen
 from glow_dialects.ops.windows import check_float
+
+
+def softmax(x: Array, axis: int, masked: bool = False) -> Array:
+    """e^x / sum e^x, computed without overflow; `masked` gives 0 where all of a line is -inf."""
+    top = x.max(axis=axis, keepdims=True)
+    if not masked:
+        raised = np.exp(x - top)
+        return raised / raised.sum(axis=axis, keepdims=True)
+    raised = np.exp(x - np.maximum(top, np.finfo(x.dtype).min))
+    return raised / np.maximum(raised.sum(axis=axis, keepdims=True), 0.5)
 
 
 def log_softmax(x: Array, axis: int) -> Array:
@@ -46,16 +57,21 @@ class _AlongAxis(PureOp):
 
 @graph_op
 class SoftmaxOp(_AlongAxis):
-    """e^x / sum e^x along `axis`."""
+    """e^x / sum e^x along `axis`; a line of nothing but -inf gives NaN, or 0 where it is `masked`."""
 
     name = "glow.softmax"
     INPLACE = ("input",)
     CHEAP = True
+    masked = bool_prop(False)
 
     def decompose(self, b: Builder) -> Sequence[SSAValue]:
         x, axes = Term(self.input, b), (self.axis,)
-        raised = (x - x.max(axes)).exp()
-        return [(raised / raised.sum(axes)).value]
+        top = x.max(axes)
+        if not self.masked:
+            raised = (x - top).exp()
+            return [(raised / raised.sum(axes)).value]
+        raised = (x - top.maximum(float(finfo(dtype_of(self.operands[0].type)).min))).exp()
+        return [(raised / raised.sum(axes).maximum(0.5)).value]  # the largest is 1 in any other line
 
     def backward(self, dy: SSAValue, b: Builder) -> Sequence[SSAValue | None]:
         # inG = out (outG - sum(out outG))
@@ -64,10 +80,8 @@ class SoftmaxOp(_AlongAxis):
         return [(self.result * (grad - total)).value]
 
     def reference(self, result: Array, input: Array) -> None:
-        axis, x = self.axis, widen(input)
-        if x.size:
-            raised = np.exp(x - x.max(axis=axis, keepdims=True))
-            result[...] = raised / raised.sum(axis=axis, keepdims=True)
+        if input.size:
+            result[...] = softmax(widen(input), self.axis, self.masked)
 
 
 @graph_op
@@ -93,10 +107,15 @@ class LogSoftmaxOp(_AlongAxis):
             result[...] = log_softmax(widen(input), self.axis)
 
 
+_EMPTY = random(3, 5)
+_EMPTY[1:] = -np.inf
+_EMPTY[2, 3] = 80.0
+
 SAMPLES: tuple[Sample, ...] = (
     Sample(SoftmaxOp, (random(3, 5),), {"axis": 1}),
     Sample(SoftmaxOp, (random(2, 3, 4, low=-40, high=40),), {"axis": 0}, smooth=False),
     Sample(SoftmaxOp, (random(2, 3, 4),), {"axis": 1}),
+    *(Sample(SoftmaxOp, (_EMPTY,), {"axis": axis, "masked": True}, smooth=False) for axis in (0, 1)),
     Sample(LogSoftmaxOp, (random(3, 5),), {"axis": 1}),
     Sample(LogSoftmaxOp, (random(2, 3, 4),), {"axis": 0}),
 )

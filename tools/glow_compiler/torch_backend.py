@@ -2,13 +2,14 @@
 
 AOTAutograd makes ATen graphs of them, those of gradients as well; each runs compiled or, where it has what is
 not known here, as a whole in PyTorch. In inference parameters are constants of the program, which is made
-again when they have changed.
+again when they hold something else.
 """
 
 from __future__ import annotations
 
+import os
 import warnings
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -17,15 +18,21 @@ from torch._dynamo.backends.common import aot_autograd  # pyright: ignore[report
 from torch._functorch._aot_autograd.utils import make_boxed_func  # pyright: ignore[reportMissingImports]
 from torch._guards import TracingContext  # pyright: ignore[reportMissingImports]
 
+from glow_backends.cpu.contents import contents
 from glow_compiler.api import compile
-from glow_dialects.core.errors import CompileError, ImportProblems, OpenSizes, UnsupportedError
+from glow_compiler.torch_results import Results, meta_of
+from glow_dialects.core.errors import GlowError, ImportProblems, OpenSizes, UnsupportedError
 from glow_frontends.torch import Input, Output, import_graph
 from glow_frontends.torch.decompose import decompositions
-from glow_frontends.torch.tensors import array_of, tensor_of
+from glow_frontends.torch.tensors import array_of
 from glow_runtime.executable import Executable
 
 #: Sets of parameters whose programs a graph keeps.
 KEPT = 4
+#: Changes of a parameter after which it is an input.
+CHANGES = 2
+#: Sets of sizes for which a graph has programs of their own.
+SIZES = 16
 
 
 def glow(
@@ -33,8 +40,8 @@ def glow(
 ) -> Any:
     """The backend, for `torch.compile`; `options` are those of glow.compile, and `freeze`.
 
-    `freeze` (the default) makes parameters constants where nothing needs gradients: changes of them in place
-    are seen, those that go around PyTorch's version counters (`p.data.add_(...)`) are not.
+    `freeze` (the default) makes parameters constants where nothing needs gradients. What they hold is
+    compared in every call; those that change again and again become inputs.
     """
     chosen = dict(options or {})
     freeze = chosen.pop("freeze", True)
@@ -56,83 +63,144 @@ class _Graph:
 
     def __init__(self, graph: Any, inputs: Sequence[Any], freeze: bool, options: dict[str, Any]) -> None:
         self._graph, self._options = graph, options
-        nodes = graph.graph.nodes
-        self._names = [node.name for node in nodes if node.op == "placeholder"]
-        results = next(node for node in nodes if node.op == "output").args[0]
-        self._results = [getattr(result, "name", None) for result in results]
-        self._whole = [not hasattr(getattr(r, "meta", {}).get("val"), "shape") for r in results]
+        places = [node for node in graph.graph.nodes if node.op == "placeholder"]
+        self._names = [node.name for node in places]
+        self._metas = [meta_of(node) for node in places]
         self._frozen = _parameters(inputs) if freeze else []
         self._ranges = _ranges(inputs)
-        self._metas = [node.meta.get("val") for node in nodes if node.op == "placeholder"]
-        #: Whether programs are for one set of sizes.
-        self._sizes = False
-        self._programs: OrderedDict[Any, tuple[Executable, list[Any]]] = OrderedDict()
+        #: What the parameters held when a program was last made, and how often each has changed.
+        self._held: dict[int, int] = {}
+        self._changes: Counter[int] = Counter()
+        #: Whether programs are for one set of sizes, and how many there were.
+        self._sizes, self._made = False, 0
+        self._programs: OrderedDict[Any, Executable] = OrderedDict()
+        self._results: Results | None = None
         self._eager = False
 
     def __call__(self, *values: Any) -> list[Any]:
-        """The results for tensors and sizes."""
+        """The results for tensors and numbers; in PyTorch where a program cannot give them."""
         if self._eager:
             return self._graph(*values)
         try:
-            net = self._program(values)
-        except (ImportProblems, UnsupportedError, CompileError, OpenSizes) as error:
+            return self._compiled_call(values)
+        except Exception as error:  # whatever goes wrong here, PyTorch has the result or the error
+            if os.environ.get("GLOW_STRICT") and not isinstance(error, GlowError | OpenSizes):
+                raise
+            found = self._graph(*values)
             self._eager = True
-            warnings.warn(f"this graph runs in PyTorch, not compiled: {error}", stacklevel=2)
-            return self._graph(*values)
-        given = dict(zip(self._names, values, strict=True))
-        out = net.run({s.name: array_of(given[s.name]) for s in net.inputs})
-        results: list[Any] = []
-        for number, (name, whole) in enumerate(zip(self._results, self._whole, strict=True)):
-            array = None if name is None else out[f"result_{number}"]
-            results.append(None if array is None else int(array) if whole else tensor_of(array))
-        return results
+            what = (
+                str(error) if isinstance(error, GlowError | OpenSizes) else f"{type(error).__name__} {error}"
+            )
+            warnings.warn(f"this graph runs in PyTorch, not compiled: {what}", stacklevel=2)
+            return found
 
-    def _program(self, values: Sequence[Any]) -> Executable:
+    def _compiled_call(self, values: Sequence[Any]) -> list[Any]:
+        if self._results is None:
+            self._check(values)
+            self._results = Results(self._graph)
+        numbers = self._numbers(values)
+        out: dict[str, Any] = {}
+        if self._results.computed:
+            net = self._program(values, numbers)
+            given = dict(zip(self._names, values, strict=True))
+            out = net.run({s.name: array_of(given[s.name]) for s in net.inputs})
+        arrays = [out[f"result_{i}"] for i in range(len(self._results.computed))]
+        return self._results.of(arrays, values, numbers)
+
+    def _check(self, values: Sequence[Any]) -> None:
+        """Refuse tensors that are no plain ones of the host."""
+        results = next(node for node in self._graph.graph.nodes if node.op == "output").args[0]
+        for name, value in (*zip(self._names, values, strict=True), *((str(r), meta_of(r)) for r in results)):
+            if isinstance(value, torch.Tensor):
+                reason = _no_plain_tensor(value)
+                if reason:
+                    raise UnsupportedError(f"'{name}' is {reason}, which is not known here")
+
+    def _program(self, values: Sequence[Any], numbers: dict[str, Any]) -> Executable:
         """The program with these parameters; for sizes of now where one for all sizes cannot be."""
-        own = [values[i] for i in self._frozen]
-        key: Any = tuple((id(p), p._version, p.data_ptr()) for p in own)
-        if self._sizes:
-            known = self._numbers(values)
-            key = key, tuple(known.items())
+        held = dict(zip(self._frozen, contents_of([values[i] for i in self._frozen]), strict=True))
+        key = tuple(held.values()), tuple(numbers.items()) if self._sizes else ()
         if key not in self._programs:
+            if self._thawed(held):
+                return self._program(values, numbers)
             try:
-                net = self._compiled(values, self._numbers(values) if self._sizes else {})
+                net = self._compiled(values, numbers if self._sizes else {})
             except (ImportProblems, OpenSizes):
-                known = self._numbers(values)
-                if self._sizes or not known:
+                if self._sizes or not numbers:
                     raise
                 self._sizes = True
-                return self._program(values)
-            self._programs[key] = net, own  # which live as long as their ids count
+                return self._program(values, numbers)
+            self._programs[key] = net
             if len(self._programs) > KEPT:
                 self._programs.popitem(last=False)
-        return self._programs[key][0]
+        return self._programs[key]
+
+    def _thawed(self, held: dict[int, int]) -> bool:
+        """Whether parameters become inputs, because they have changed too often."""
+        self._changes.update(i for i, number in held.items() if self._held.get(i, number) != number)
+        self._held = held
+        often = [i for i in held if self._changes[i] >= CHANGES]
+        if often:
+            self._frozen = [i for i in self._frozen if i not in often]
+            self._programs.clear()
+        return bool(often)
 
     def _compiled(self, values: Sequence[Any], known: dict[str, int]) -> Executable:
+        results = self._results
+        assert results is not None
+        self._made += bool(known)
+        if self._made > SIZES:
+            raise UnsupportedError(
+                f"each program is for one set of numbers ({', '.join(known)}), and {SIZES} were made"
+            )
         inputs = [Input(name) for name in self._names]
         for place in self._frozen:
             inputs[place] = Input(self._names[place], "constant", values[place])
-        outputs = [None if n is None else Output(f"result_{i}") for i, n in enumerate(self._results)]
-        module = import_graph(self._graph, inputs, outputs, "the graph", self._ranges, known=known)
-        return compile(module, **self._options)
+        outputs = [Output(f"result_{i}", order=order) for i, order in enumerate(results.orders)]
+        graph = results.pruned(self._graph)
+        return compile(
+            import_graph(graph, inputs, outputs, "the graph", self._ranges, known=known), **self._options
+        )
 
-    def _numbers(self, values: Sequence[Any]) -> dict[str, int]:
-        """What the symbols of sizes stand for in a call."""
-        found: dict[str, int] = {}
+    def _numbers(self, values: Sequence[Any]) -> dict[str, Any]:
+        """What the symbols of sizes and other numbers stand for in a call."""
+        found: dict[str, Any] = {}
         for meta, value in zip(self._metas, values, strict=True):
             sizes = zip(meta.shape, value.shape, strict=True) if hasattr(meta, "shape") else [(meta, value)]
             for size, number in sizes:
-                if isinstance(size, torch.SymInt) and size.node.expr.is_Symbol:
-                    found[str(size.node.expr)] = int(number)
+                if isinstance(size, torch.SymInt | torch.SymFloat) and size.node.expr.is_Symbol:
+                    found[str(size.node.expr)] = number
         return found
 
 
+def _no_plain_tensor(tensor: Any) -> str:
+    """What a tensor is that programs do not take; empty for those they do."""
+    if tensor.is_nested:
+        return "a nested tensor"
+    if tensor.layout != torch.strided:
+        return f"a tensor of layout {str(tensor.layout).removeprefix('torch.')}"
+    if tensor.is_quantized:
+        return "a quantized tensor"
+    return f"on the device {tensor.device.type}" if tensor.device.type != "cpu" else ""
+
+
+def contents_of(tensors: Sequence[Any]) -> tuple[int, ...]:
+    """A number for what each tensor holds, from its first element in memory to its last."""
+    return contents([t.data_ptr() for t in tensors], [_span(t) for t in tensors]) if tensors else ()
+
+
+def _span(tensor: Any) -> int:
+    if not tensor.numel():
+        return 0
+    last = sum((size - 1) * step for size, step in zip(tensor.shape, tensor.stride(), strict=True))
+    return (last + 1) * tensor.element_size()
+
+
 def _parameters(inputs: Sequence[Any]) -> list[int]:
-    """Which inputs are parameters and buffers, as AOTAutograd tells, but for those of inference mode."""
-    context = TracingContext.try_get()
-    metadata = getattr(context, "fw_metadata", None)
+    """Which inputs are parameters and buffers, as AOTAutograd tells."""
+    metadata = getattr(TracingContext.try_get(), "fw_metadata", None)
     places = list(getattr(metadata, "static_input_indices", None) or ())
-    return [i for i in places if isinstance(inputs[i], torch.Tensor) and not inputs[i].is_inference()]
+    return [i for i in places if isinstance(inputs[i], torch.Tensor)]
 
 
 def _ranges(inputs: Sequence[Any]) -> dict[Any, Any]:

@@ -7,18 +7,21 @@ import numpy as np
 from glow_dialects.core.graph_op import GraphOp
 from glow_dialects.core.types import is_float
 from glow_dialects.ops.activation import ClipOp
-from glow_dialects.ops.arithmetic import MaxOp, MinOp
+from glow_dialects.ops.arithmetic import AddOp, MaxOp, MinOp
+from glow_dialects.ops.compare import CmpEqOp
 from glow_dialects.ops.matmul import BatchMatmulOp, MatmulOp
 from glow_dialects.ops.reduce import (
     ReduceL1Op,
     ReduceL2Op,
     ReduceLogSumExpOp,
     ReduceLogSumOp,
+    ReduceSumOp,
     ReduceSumSquareOp,
 )
 from glow_frontends.graph.cast import cast_to
 from glow_frontends.graph.emitter import Emitter
 from glow_frontends.graph.errors import RuleError
+from glow_frontends.graph.movement import take
 from glow_frontends.graph.values import Value, dtype_of_value, rank, shape, type_of
 
 
@@ -62,3 +65,20 @@ def reduce(g: Emitter, kind: type[GraphOp], x: Value, axes: tuple[int, ...], kee
         y = g(kind, cast_to(g, x, np.dtype(np.uint8)), axes=axes, keepdims=keepdims)
         return cast_to(g, y, np.dtype(bool))
     return g(kind, x, axes=axes, keepdims=keepdims)
+
+
+def not_zero(g: Emitter, x: Value, label: str) -> Value:
+    """Divisors that are no whole 0: known ones are checked now, others when the program runs.
+
+    The number of zeros is an index into a table of one.
+    """
+    text = "a divisor is 0"
+    if dtype_of_value(x).kind not in "iu" or 0 in shape(x):
+        return x
+    if isinstance(x, np.ndarray):
+        if not x.all():
+            raise RuleError(text)
+        return x
+    zero = cast_to(g, g(CmpEqOp, x, g.like(0, x)), np.dtype(np.int64))
+    found = g(ReduceSumOp, zero, axes=tuple(range(rank(x))), keepdims=False) if rank(x) else zero
+    return g(AddOp, x, take(g, g.like(0, x).reshape(1), found, 0, f"{label}: {text}."))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from glow_dialects.ops.pad import PadOp
 from glow_frontends.graph.emitter import Emitter
@@ -33,7 +34,7 @@ class Window:
         ends = (p + e for p, e in zip(self.pads[self.spatial :], self.extra, strict=True))
         return self.pads[: self.spatial] + tuple(ends)
 
-    def options(self) -> dict[str, tuple[int, ...]]:
+    def options(self) -> dict[str, Any]:
         """The properties of a pool."""
         return {
             "kernel": self.kernel,

@@ -53,10 +53,11 @@ class Input:
 
 @dataclass
 class Output:
-    """A result of a graph: an output of a name, or the next value of a state."""
+    """A result of a graph: an output of a name, with its axes in some order, or the next value of a state."""
 
     name: str
     state: bool = False
+    order: Sequence[int] | None = None
 
 
 def import_program(program: Any, source: str = "") -> ModuleOp:
@@ -144,6 +145,7 @@ class _Import:
     # --- the module --------------------------------------------------------------------------
     def whole(self, graph: Any, inputs: Sequence[Input], outputs: Sequence[Output | None]) -> ModuleOp:
         nodes = [node for node in graph.graph.nodes if node.op == "placeholder"]
+        self.sizes.tell(node.meta.get("val") for node in nodes)
         values = [self.input(node, told) for node, told in zip(nodes, inputs, strict=True)]
         results = self.run(graph, values)
         for told, value in zip(outputs, results, strict=True):
@@ -165,9 +167,14 @@ class _Import:
                 array = array_of(told.value)
                 self.g.name(array, told.name)
                 return array
-            if not hasattr(meta, "shape"):
-                return self.sizes.size(meta)
-            kind = tensor(self.sizes.shape(meta.shape), numpy_dtype(meta.dtype))
+            if hasattr(meta, "shape"):
+                kind = tensor(self.sizes.shape(meta.shape), numpy_dtype(meta.dtype))
+            elif not node.users:
+                return None
+            elif self.sizes.is_told(meta):
+                return self.number(meta)
+            else:
+                kind = tensor((), "float64" if type(meta).__name__ == "SymFloat" else "int64")
         except FAILURES as error:
             self.problems.append(Problem(told.name, "input", 0, str(error)))
             return BLOCKED
@@ -175,7 +182,10 @@ class _Import:
         placeholder = self._port(told.name, kind, told.kind, first)
         if told.kind == "state":
             self.states[told.name] = placeholder
-        return self.g.read(placeholder)
+        value = self.g.read(placeholder)
+        if not hasattr(meta, "shape"):
+            self.sizes.numbers[str(meta.node.expr)] = value
+        return value
 
     def _port(self, name: str, kind: Any, role: str, first: Array | None = None) -> PlaceholderOp:
         return self.g.port(name, kind, role, first, name if name != "main" else self.g.unique(name))
@@ -184,7 +194,7 @@ class _Import:
         """Make a value an output of the module, or the next value of a state."""
         if not isinstance(value, np.ndarray | SSAValue):
             value = self.g.size(value, np.dtype(np.int64))
-        result = self.g.value(value)
+        result = self.g.value(value if told.order is None else self.g.transpose(value, told.order))
         if told.state:
             target = self.states[told.name]
         else:
@@ -237,7 +247,8 @@ class _Import:
         except FAILURES as error:
             reason = str(error) or type(error).__name__
         except Exception as error:
-            reason = internal(error, "the rule")
+            told = not any(self.sizes.has_numbers(n.meta.get("val")) for n in node.all_input_nodes)
+            reason = internal(error, "the rule") if told else "a number that only the run tells, as a size"
         finally:
             self.g.builder.location = outer
         whole = self.around or node
@@ -272,7 +283,11 @@ class _Import:
             return value_of(node.args[0])[node.args[1]]
         if name.startswith("aten.sym_size.int"):
             return shape(value_of(node.args[0]))[_mapped(node.args[1], value_of)]
-        if name in ARITHMETIC and meta is not None and type(meta).__name__ in ("int", "SymInt"):
+        if (
+            name in ARITHMETIC
+            and type(meta).__name__ in ("int", "SymInt")
+            and not self.sizes.has_numbers(meta)
+        ):
             return getattr(operator, name)(*_mapped(node.args, value_of))
         if meta is not None and not hasattr(meta, "shape") and not isinstance(meta, list | tuple):
             return self.number(meta)
@@ -311,7 +326,7 @@ class _Import:
             return meta
         kind = type(meta).__name__
         if kind == "SymInt":
-            return self.sizes.size(meta)
+            return self.sizes.whole(self.g, meta)
         if kind == "SymFloat":
             return self.sizes.real(self.g, meta.node.expr)
         raise RuleError(f"a value of {kind} is not known here")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import reduce
 from math import inf, prod
 from operator import add
@@ -13,11 +13,11 @@ import numpy as np
 from glow_dialects.core.extent import Extent, computed, is_open
 from glow_dialects.core.graph_op import GraphOp
 from glow_dialects.core.symbols import Symbols
-from glow_dialects.ops.arithmetic import AddOp, DivOp, MaxOp, MinOp, MulOp, PowOp
+from glow_dialects.ops.arithmetic import AddOp, DivOp, FloorDivOp, MaxOp, MinOp, ModOp, MulOp, PowOp
 from glow_dialects.ops.unary_math import SqrtOp
-from glow_frontends.graph import Emitter, RuleError, Value
+from glow_frontends.graph import Emitter, RuleError, Value, cast_to
 
-REAL = np.dtype(np.float64)
+REAL, WHOLE = np.dtype(np.float64), np.dtype(np.int64)
 
 
 class Sizes:
@@ -30,6 +30,36 @@ class Sizes:
         self.symbols = Symbols()
         self._ranges = {str(symbol): limits for symbol, limits in ranges.items()}
         self._made: dict[str, int] = dict(known)
+        self._told: set[str] = set(known)
+        #: Numbers that no shape tells and that may be negative: inputs, by PyTorch's names.
+        self.numbers: dict[str, Value] = {}
+
+    def tell(self, metas: Iterable[Any]) -> None:
+        """Take the symbols that shapes of inputs tell."""
+        for meta in metas:
+            self._told.update(str(s.node.expr) for s in getattr(meta, "shape", ()) if hasattr(s, "node"))
+
+    def is_told(self, value: Any) -> bool:
+        """Whether a number is known, or a size of an input."""
+        return not hasattr(value, "node") or all(str(s) in self._told for s in value.node.expr.free_symbols)
+
+    def has_numbers(self, value: Any) -> bool:
+        """Whether a number depends on one that is an input."""
+        return hasattr(value, "node") and _reads(value.node.expr, self.numbers)
+
+    def whole(self, g: Emitter, value: Any) -> Any:
+        """A whole number: a size, or a scalar of the graph where it depends on a number that is an input."""
+        return self._computed(g, value.node.expr) if self.has_numbers(value) else self.size(value)
+
+    def _computed(self, g: Emitter, expr: Any) -> Value:
+        if str(expr) in self.numbers:
+            return self.numbers[str(expr)]
+        if not _reads(expr, self.numbers):
+            return g.size(self.of(expr), WHOLE)
+        name = type(expr).__name__
+        if name not in _WHOLES:
+            raise RuleError(f"the number {expr} is not known here")
+        return reduce(lambda x, y: g(_WHOLES[name], x, y), [self._computed(g, a) for a in expr.args])
 
     def size(self, value: Any) -> int:
         """A size of a shape: a number, or a SymInt; RuleError for one that data decide."""
@@ -45,6 +75,8 @@ class Sizes:
         """A whole SymPy expression as a size."""
         if expr.is_Integer:
             return int(expr)
+        if _reads(expr, self.numbers):
+            raise RuleError(f"the size {expr} depends on a number that is an input")
         if expr.is_Symbol:
             return self._symbol(str(expr))
         rule = _WHOLE.get(type(expr).__name__)
@@ -63,6 +95,8 @@ class Sizes:
 
     def real(self, g: Emitter, expr: Any) -> Value:
         """A SymPy expression as a scalar of the graph, in double precision."""
+        if str(expr) in self.numbers:
+            return cast_to(g, self.numbers[str(expr)], REAL)
         if expr.is_number:
             return np.array(float(expr))
         name = type(expr).__name__
@@ -72,9 +106,19 @@ class Sizes:
             return self.real(g, expr.args[0])
         if name == "OpaqueUnaryFn_sqrt":
             return g(SqrtOp, self.real(g, expr.args[0]))
+        if _reads(expr, self.numbers):
+            return cast_to(g, self._computed(g, expr), REAL)
         return g.size(self.of(expr), REAL)
 
 
+def _reads(expr: Any, numbers: Mapping[str, Value]) -> bool:
+    return bool(numbers) and any(str(symbol) in numbers for symbol in expr.free_symbols)
+
+
+_WHOLES: dict[str, type[GraphOp]] = {
+    "Add": AddOp, "Mul": MulOp, "FloorDiv": FloorDivOp, "CleanDiv": FloorDivOp, "Mod": ModOp,
+    "PythonMod": ModOp, "Max": MaxOp, "Min": MinOp, "Pow": PowOp, "PowByNatural": PowOp,
+}  # fmt: skip
 _REALS: dict[str, type[GraphOp]] = {
     "Add": AddOp, "Mul": MulOp, "Pow": PowOp, "Max": MaxOp, "Min": MinOp,
     "FloatTrueDiv": DivOp, "IntTrueDiv": DivOp, "FloatPow": PowOp, "PowByNatural": PowOp,
@@ -82,8 +126,10 @@ _REALS: dict[str, type[GraphOp]] = {
 
 
 def _limit(value: Any) -> float:
-    """A limit of a symbol; PyTorch's infinity is a number of its own."""
-    return int(value) if value.is_Integer and int(value) < 1 << 62 else inf
+    """A limit of a symbol; PyTorch's infinities are numbers of their own."""
+    if value.is_Integer and abs(int(value)) < 1 << 62:
+        return int(value)
+    return inf if value > 0 else 0
 
 
 def larger(*sizes: int) -> tuple[int]:

@@ -20,7 +20,12 @@ def numpy_dtype(dtype: Any) -> np.dtype:
 
 
 def array_of(tensor: Any) -> Array:
-    """What a tensor holds, in the same memory where it lies on the host and its elements in a row."""
+    """What a tensor holds, in the same memory where it lies on the host and its elements in a row.
+
+    A number is an array of rank 0.
+    """
+    if isinstance(tensor, int | float):
+        return np.array(tensor, np.float64 if isinstance(tensor, float) else np.int64)
     dtype = numpy_dtype(tensor.dtype)
     plain = tensor.detach().resolve_conj().resolve_neg().cpu()
     if dtype.isbuiltin == 1:  # NumPy's own

@@ -38,7 +38,7 @@ def exp_sum_div(op: DivOp, r: Rewriter) -> SSAValue | None:
 def log_of_softmax(op: LogOp, r: Rewriter) -> SSAValue | None:
     """log(softmax(x)) -> log_softmax(x)."""
     inner = producer(op.input, SoftmaxOp, single=True)
-    return None if inner is None else r(LogSoftmaxOp(inner.input, axis=inner.axis))
+    return None if inner is None or inner.masked else r(LogSoftmaxOp(inner.input, axis=inner.axis))
 
 
 #: Makes operators that backends may lack; only before lowering.

@@ -96,3 +96,21 @@ glow.func @main {
   %f = glow_cpu.gemm %e, %b {operandSegmentSizes = array<i32: 1, 1, 0, 0, 0>} : (tensor<1x2x3x12xf32>, tensor<1x2x12x8xf32>) -> tensor<1x2x3x8xf32>
   glow.save %f to @z : tensor<1x2x3x8xf32>
 }
+
+// -----
+
+// Rows without keys stay 0.
+// CHECK:       glow_cpu.attention %{{.*}}, %{{.*}}, %{{.*}} {{{.*}}masked = true
+glow.placeholder @q : tensor<5x12x8xf32>
+glow.placeholder @k : tensor<5x8x12xf32>
+glow.placeholder @v : tensor<5x12x7xf32>
+glow.placeholder @y output : tensor<5x12x7xf32>
+glow.func @main {
+  %q = glow.get @q : tensor<5x12x8xf32>
+  %k = glow.get @k : tensor<5x8x12xf32>
+  %v = glow.get @v : tensor<5x12x7xf32>
+  %p = glow_cpu.gemm %q, %k {operandSegmentSizes = array<i32: 1, 1, 0, 0, 0>} : (tensor<5x12x8xf32>, tensor<5x8x12xf32>) -> tensor<5x12x12xf32>
+  %s = glow.softmax %p {masked = true, axis = 2 : i64} : (tensor<5x12x12xf32>) -> tensor<5x12x12xf32>
+  %r = glow_cpu.gemm %s, %v {operandSegmentSizes = array<i32: 1, 1, 0, 0, 0>} : (tensor<5x12x12xf32>, tensor<5x12x7xf32>) -> tensor<5x12x7xf32>
+  glow.save %r to @y : tensor<5x12x7xf32>
+}

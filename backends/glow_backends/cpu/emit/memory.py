@@ -137,6 +137,9 @@ def store_first(
     if isinstance(live, int) and live == lanes:
         k.store(value, pointer, offset, kind)
         return
+    if isinstance(live, int) and live == 1:  # as in `values.store`
+        k.store(k.b.extract_element(value, ir.Constant(I32, 0)), pointer, offset, kind)
+        return
     mask = first_lanes(k, lanes, live)
     callee = _masked_intrinsic(
         k,

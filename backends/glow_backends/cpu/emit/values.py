@@ -298,6 +298,9 @@ def store(
     if active is None or (isinstance(active, int) and active >= lanes):
         k.store(raw, pointer, offset, kind)
         return
+    if isinstance(active, int) and active == 1:  # LLVM makes of it a store of the lane before truncation
+        k.store(k.b.extract_element(raw, ir.Constant(I32, 0)), pointer, offset, kind)
+        return
     call(
         k,
         f"llvm.masked.store.{mangle(raw.type)}.p0",

@@ -137,7 +137,7 @@ def attention(op: GemmOp, r: Rewriter) -> SSAValue | None:
     mask = [_four_mask(m, scores, r) for m in masks]
     if None in mask:
         return None
-    options: dict[str, Any] = {}
+    options: dict[str, Any] = {"masked": softmax.masked}
     values: list[SSAValue] = []
     sources = (
         ("q", product.a, False),
@@ -177,7 +177,7 @@ def ordered_result(op: TransposeOp, r: Rewriter) -> SSAValue | None:
         return None
     same = {
         n: getattr(inner, n)
-        for n in ("q_order", "k_order", "v_order", "places", "scale")
+        for n in ("q_order", "k_order", "v_order", "places", "scale", "masked")
         if getattr(inner, n) is not None
     }
     return r(AttentionOp(inner.q, inner.k, inner.v, *present(inner.mask), order=permutation, **same))

@@ -136,11 +136,18 @@ def _matmul(op: MatmulOp | BatchMatmulOp, e: Exporter) -> str:
     return e.node("MatMul", [e.name(op.lhs), e.name(op.rhs)])
 
 
-def _axis(kind: str) -> Rule:
-    def rule(op: SoftmaxOp | LogSoftmaxOp, e: Exporter) -> str:
-        return e.node(kind, [e.name(op.input)], axis=op.axis)
+def _softmax(op: SoftmaxOp, e: Exporter) -> str:
+    x = e.name(op.input)
+    y = e.node("Softmax", [x], axis=op.axis)
+    if not op.masked:
+        return y
+    top = e.node("ReduceMax", [x, e.ints(op.axis)], keepdims=1)
+    empty = e.node("Equal", [top, e.scalar(-np.inf, op.input)])
+    return e.node("Where", [empty, e.scalar(0.0, op.input), y])
 
-    return rule
+
+def _log_softmax(op: LogSoftmaxOp, e: Exporter) -> str:
+    return e.node("LogSoftmax", [e.name(op.input)], axis=op.axis)
 
 
 def _batch_norm(op: BatchNormOp, e: Exporter) -> str:
@@ -180,8 +187,8 @@ RULES: dict[type[GraphOp], Rule] = {
     FullyConnectedOp: _fully_connected,
     MatmulOp: _matmul,
     BatchMatmulOp: _matmul,
-    SoftmaxOp: _axis("Softmax"),
-    LogSoftmaxOp: _axis("LogSoftmax"),
+    SoftmaxOp: _softmax,
+    LogSoftmaxOp: _log_softmax,
     BatchNormOp: _batch_norm,
     LayerNormOp: _layer_norm,
     InstanceNormOp: _instance_norm,

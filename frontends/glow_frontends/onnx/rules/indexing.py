@@ -16,11 +16,11 @@ from glow_dialects.ops.expand import ExpandOp
 from glow_dialects.ops.gather_elements import GatherElementsOp
 from glow_dialects.ops.gather_nd import GatherNdOp
 from glow_dialects.ops.iota import IotaOp
-from glow_dialects.ops.reduce import ReduceMaxOp
 from glow_dialects.ops.scatter_elements import ScatterElementsOp
 from glow_dialects.ops.scatter_nd import ScatterNdOp
 from glow_dialects.ops.select import SelectOp
 from glow_frontends.graph import Emitter, RuleError, Value, cast_to, dtype_of_value, rank, shape, type_of
+from glow_frontends.graph.arithmetic import not_zero
 from glow_frontends.graph.axes import axis_of, ranked
 from glow_frontends.graph.emitter import MAX_FOLDED
 from glow_frontends.graph.module import check_size
@@ -93,16 +93,7 @@ def in_range(g: Emitter, n: Node, x: Value, low: int, high: int, what: str) -> V
 
 def divisors(g: Emitter, n: Node, x: Value) -> Value:
     """What integers are divided by: an error where one is 0, now or when the program runs."""
-    text = "a divisor is 0"
-    if dtype_of_value(x).kind not in "iu" or 0 in shape(x) or g.scope.guessing or n.padded:
-        return x
-    if isinstance(x, np.ndarray):
-        if not x.all():
-            raise RuleError(text)
-        return x
-    zero = cast_to(g, g(CmpEqOp, x, g.like(0, x)), INT64)
-    found = g(ReduceMaxOp, zero, axes=tuple(range(rank(x))), keepdims=False) if rank(x) else zero
-    return g(AddOp, x, take(g, g.like(0, x).reshape(1), found, 0, f"{node_label(g, n)}: {text}."))
+    return x if g.scope.guessing or n.padded else not_zero(g, x, node_label(g, n))
 
 
 def gather(g: Emitter, n: Node) -> Value:

@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 
 Rule: TypeAlias = Callable[..., Any]
 
-MODULES = "elementwise create shape indexing reduce nn norm pool resample recurrent transformer"
+MODULES = "elementwise division create shape indexing reduce nn norm pool resample recurrent transformer"
 
 
 @cache

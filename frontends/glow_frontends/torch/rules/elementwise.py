@@ -25,11 +25,8 @@ from glow_dialects.ops.activation import (
 from glow_dialects.ops.arithmetic import (
     AddOp,
     DivOp,
-    FloorDivOp,
-    FmodOp,
     MaxOp,
     MinOp,
-    ModOp,
     MulOp,
     PowOp,
     SubOp,
@@ -220,15 +217,6 @@ def rsub(g: Emitter, n: Node, x: Any, y: Any, alpha: Any = 1) -> Value:
     return combined(g, SubOp, n.dtype, y, x if alpha == 1 else combined(g, MulOp, n.dtype, x, alpha))
 
 
-def divide(g: Emitter, n: Node, x: Any, y: Any, rounding_mode: str | None = None) -> Value:
-    """A quotient, a real number or rounded to a whole one."""
-    x, y = operand(g, x, n.dtype), operand(g, y, n.dtype)
-    if rounding_mode == "floor":
-        return g(FloorDivOp, x, y)
-    quotient = g(DivOp, x, y)
-    return g(TruncOp, quotient) if rounding_mode == "trunc" and n.dtype.kind not in "iu" else quotient
-
-
 def power(g: Emitter, n: Node, x: Any, y: Any) -> Value:
     """A power, in the result's type."""
     return g(PowOp, operand(g, x, n.dtype), operand(g, y, n.dtype))
@@ -345,8 +333,11 @@ def _limits(dtype: np.dtype) -> float:
 
 
 def sign(g: Emitter, n: Node, x: Value) -> Value:
-    """-1, 0 or 1; of booleans themselves."""
-    return x if n.dtype == BOOL else g(SignOp, x)
+    """-1, 0 or 1, of NaN 0 as well; of booleans themselves."""
+    if n.dtype == BOOL:
+        return x
+    y = g(SignOp, x)
+    return y if n.dtype.kind in "iu" else g(SelectOp, g(IsNanOp, x), g.like(0, y), y)
 
 
 def signbit(g: Emitter, n: Node, x: Value) -> Value:
@@ -418,10 +409,7 @@ UNARY: dict[str, type[GraphOp]] = {
     "tan": TanOp, "tanh": TanhOp,
 }  # fmt: skip
 ROUNDINGS: dict[str, type[GraphOp]] = {"ceil": CeilOp, "floor": FloorOp, "round": RoundOp, "trunc": TruncOp}
-BINARY: dict[str, type[GraphOp]] = {
-    "floor_divide": FloorDivOp, "fmod": FmodOp, "maximum": MaxOp, "minimum": MinOp, "mul": MulOp,
-    "remainder": ModOp,
-}  # fmt: skip
+BINARY: dict[str, type[GraphOp]] = {"maximum": MaxOp, "minimum": MinOp, "mul": MulOp}
 COMPARISONS: dict[str, type[GraphOp]] = {
     "eq": CmpEqOp, "ge": CmpGeOp, "gt": CmpGtOp, "le": CmpLeOp, "lt": CmpLtOp, "ne": CmpNeOp,
 }  # fmt: skip
@@ -456,7 +444,6 @@ RULES: dict[str, Rule] = {
     "convert_element_type": cast,
     "copy": copy,
     "copysign": copysign,
-    "div": divide,
     "dropout": dropout,
     "elu": elu,
     "exp2": exp2,

@@ -10,7 +10,7 @@ import numpy as np
 
 from glow_dialects.core.graph_op import GraphOp
 from glow_dialects.ops.arithmetic import AddOp, MulOp
-from glow_dialects.ops.compare import CmpLeOp
+from glow_dialects.ops.compare import CmpEqOp, CmpLeOp
 from glow_dialects.ops.conv import ConvOp
 from glow_dialects.ops.conv_transpose import ConvTransposeOp
 from glow_dialects.ops.fully_connected import FullyConnectedOp
@@ -151,14 +151,14 @@ def multiplied(g: Emitter, n: Node, a: Value, b: Value) -> Value:
     return product(g, a, b)
 
 
-def softmax(kind: type[GraphOp]) -> Rule:
+def softmax(kind: type[GraphOp], **properties: Any) -> Rule:
     """Softmax and its logarithm along an axis, in the result's type."""
 
     def rule(g: Emitter, n: Node, x: Value, dim: int, *_: Any) -> Value:
         x = cast_to(g, x, n.dtype)
         if rank(x) == 0:
-            return g.reshape(g(kind, g.reshape(x, (1,)), axis=0), ())
-        return g(kind, x, axis=axis_of(dim, rank(x)))
+            return g.reshape(g(kind, g.reshape(x, (1,)), axis=0, **properties), ())
+        return g(kind, x, axis=axis_of(dim, rank(x)), **properties)
 
     return rule
 
@@ -175,7 +175,8 @@ def attention(
     scale: float | None = None,
     grouped: bool = False,
 ) -> Value:
-    """softmax(scale Q K^T + mask) V; in groups several queries share keys and values."""
+    """softmax(scale Q K^T + mask) V, 0 for queries that no key is left to; in groups several queries share
+    keys and values."""
     return attended(g, queries, keys, values, mask, dropout, causal, scale, grouped)[0]
 
 
@@ -189,8 +190,12 @@ def attended(
     causal: bool,
     scale: float | None,
     grouped: bool = False,
+    masked: bool = True,
 ) -> tuple[Value, Value]:
-    """The result of attention, and the scores before their softmax; `grouped` repeats heads of the keys."""
+    """The result of attention, and the scores before their softmax; `grouped` repeats heads of the keys.
+
+    `masked`: a query that the mask leaves no key gives 0, not NaN.
+    """
     if dropout:
         raise RuleError("dropout of attention draws random numbers; export the module after .eval()")
     if grouped:
@@ -198,13 +203,15 @@ def attended(
     scale = 1.0 / sqrt(int(shape(queries)[-1])) if scale is None else scale
     order = [*range(rank(keys) - 2), rank(keys) - 1, rank(keys) - 2]
     scores = scaled(g, product(g, queries, g.transpose(keys, order)), scale)
+    masked = masked and mask is not None  # a causal one leaves each query a key
     if causal:
         mask = _causal(g, shape(queries)[-2], shape(keys)[-2])
     if mask is not None and dtype_of_value(mask) == np.dtype(bool):
         scores = g(SelectOp, mask, scores, g.like(-np.inf, scores))
     elif mask is not None:
         scores = g(AddOp, scores, cast_to(g, mask, dtype_of_value(scores)))
-    return product(g, g(SoftmaxOp, scores, axis=rank(scores) - 1), values), scores
+    weights = g(SoftmaxOp, scores, axis=rank(scores) - 1, masked=masked)
+    return product(g, weights, values), scores
 
 
 def _causal(g: Emitter, queries: int, keys: int) -> Value:
@@ -234,13 +241,18 @@ def flash(
 ) -> list[Value | None]:
     """The form of attention that PyTorch chooses for the CPU, with the logarithms of its sums."""
     y, scores = attended(g, queries, keys, values, mask, dropout, causal, scale, grouped=True)
-    sums = g(ReduceLogSumExpOp, scores, axes=(rank(scores) - 1,), keepdims=False) if n.wants(1) else None
+    if not n.wants(1):
+        return [y, None]
+    sums = g(ReduceLogSumExpOp, scores, axes=(rank(scores) - 1,), keepdims=False)
+    if mask is not None:  # of no keys the sum is told as 1
+        sums = g(SelectOp, g(CmpEqOp, sums, g.like(-np.inf, sums)), g.like(0, sums), sums)
     return [y, sums]
 
 
 RULES: dict[str, Rule] = {
     "_log_softmax": softmax(LogSoftmaxOp),
     "_scaled_dot_product_flash_attention_for_cpu": flash,
+    "_safe_softmax": softmax(SoftmaxOp, masked=True),
     "_softmax": softmax(SoftmaxOp),
     "addmm": addmm,
     "baddbmm": addmm,

@@ -35,11 +35,14 @@ def _allowed(g: Emitter, mask: Value | None, kind: int | None) -> Value | None:
 def _self_attention(
     g: Emitter, n: Node, x: Value, heads: int, weights: tuple[Value, Value, Value, Value], mask: Value | None
 ) -> Value:
-    """Queries, keys and values of one product, attention in heads, and a product of the result."""
+    """Queries, keys and values of one product, attention in heads, and a product of the result.
+
+    A query without keys gives NaN: these operators have a plain softmax.
+    """
     batch, length, width = shape(x)
     parts = pieces(g, linear(g, n, x, weights[0], weights[1]), 2, (width,) * 3)
     split = [g.transpose(g.reshape(p, (batch, length, heads, width // heads)), (0, 2, 1, 3)) for p in parts]
-    y, _ = attended(g, split[0], split[1], split[2], mask, 0.0, False, None)
+    y, _ = attended(g, split[0], split[1], split[2], mask, 0.0, False, None, masked=False)
     return linear(
         g, n, g.reshape(g.transpose(y, (0, 2, 1, 3)), (batch, length, width)), weights[2], weights[3]
     )

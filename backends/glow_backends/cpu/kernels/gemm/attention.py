@@ -24,12 +24,11 @@ from glow_backends.cpu.emit.memory import (
 )
 from glow_backends.cpu.emit.register_blocks import Block, Loop, fits, multiply, zeros
 from glow_backends.cpu.emit.values import Vec
-from glow_backends.cpu.emit.vecmath import exp_nonpositive
 from glow_backends.cpu.kernel import Kernel
 from glow_backends.cpu.kernels.gemm.attention_op import AttentionOp, four, ordered, result_order, strides_of
 from glow_backends.cpu.kernels.gemm.attention_rows import RowsEmission, row_scratch
 from glow_backends.cpu.kernels.gemm.attention_spec import AttentionSpec
-from glow_backends.cpu.kernels.reduction.line import Line, same
+from glow_backends.cpu.kernels.reduction.line import Line, exponentials, same
 from glow_backends.cpu.target import CpuTarget
 from glow_dialects.core.estimates import estimate
 from glow_dialects.core.extent import Extent
@@ -231,11 +230,10 @@ class _Emission:
         k = self.k
         start = k.mul(row, self.plan.stride)
         line = Line(k, self.scores, self.scores, start, self.spec.keys, "f32")
-        peak = line.reduce("largest", same)
-        total = line.update("sum", lambda x, at: exp_nonpositive(x - line.spread(peak, at.lanes)))
+        part = exponentials(line, self.spec.masked)
         if line.held is not None:
             line.finish(same)
-        k.store((1.0 / total).v, self.parts, row)
+        k.store(part.v, self.parts, row)
 
     def _results(self, result: ir.Value) -> None:
         """The exponentials times the values, over the sums of their rows."""
@@ -280,6 +278,7 @@ class Attention(Kernel[AttentionOp, AttentionSpec]):
             width=v[3],
             result=strides_of(shape(op.result), result_order(op.order)),
             scale=op.scale,
+            masked=op.masked,
             each=q[1] // k[1],
             **strides,
         )

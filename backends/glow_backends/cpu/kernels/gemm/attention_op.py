@@ -11,9 +11,9 @@ from xdsl.utils.exceptions import VerifyException
 
 from glow_dialects.core.extent import are_equal
 from glow_dialects.core.graph_op import PureOp, graph_op
-from glow_dialects.core.properties import ints_prop, opt_float_prop
+from glow_dialects.core.properties import bool_prop, ints_prop, opt_float_prop
 from glow_dialects.core.types import Array, Tensor, broadcast_shapes, element_of, present, shape_of, tensor
-from glow_dialects.ops.softmax import log_softmax
+from glow_dialects.ops.softmax import softmax
 from glow_dialects.ops.transpose import inverse
 
 PLAIN = (0, 1, 2, 3)
@@ -26,7 +26,7 @@ class AttentionOp(PureOp):
     `q_order`, `k_order` and `v_order` say how operands are transposed to that form, `order` how the
     result is transposed from it. `mask` broadcasts to [batch, heads, rows of q, rows of k]. Of keys and
     values that lie in memory for more only the first `places` count; heads of q that follow each other
-    share those of k and v where they are more.
+    share those of k and v where they are more. `masked`: rows of scores that are all -inf give 0.
     """
 
     name = "glow_cpu.attention"
@@ -36,6 +36,7 @@ class AttentionOp(PureOp):
     order = ints_prop(PLAIN)
     places = ints_prop(())
     scale = opt_float_prop()
+    masked = bool_prop(False)
     q = operand_def(Tensor)
     k = operand_def(Tensor)
     v = operand_def(Tensor)
@@ -85,7 +86,7 @@ class AttentionOp(PureOp):
             scores = scores * scores.dtype.type(self.scale)
         if mask is not None:
             scores = scores + mask
-        y = np.matmul(np.exp(log_softmax(scores, 3)), v)
+        y = np.matmul(softmax(scores, 3, self.masked), v)
         result[...] = np.transpose(y, self.order)
 
 

@@ -8,9 +8,8 @@ from glow_backends.cpu.emit.builder import KernelBuilder
 from glow_backends.cpu.emit.memory import Index, ceil_div, load_first, minimum, split_index, store_first
 from glow_backends.cpu.emit.row_sums import sums_of
 from glow_backends.cpu.emit.values import Vec
-from glow_backends.cpu.emit.vecmath import exp_nonpositive
 from glow_backends.cpu.kernels.gemm.attention_spec import AttentionSpec
-from glow_backends.cpu.kernels.reduction.line import Line, same
+from glow_backends.cpu.kernels.reduction.line import Line, exponentials, same
 from glow_backends.cpu.target import CpuTarget
 from glow_dialects.core.extent import Extent
 
@@ -95,11 +94,10 @@ class RowsEmission:
         """Scores as e^(score - largest); one over their sum."""
         k = self.k
         line = Line(k, self.scores, self.scores, 0, self.spec.keys, "f32")
-        peak = line.reduce("largest", same)
-        total = line.update("sum", lambda x, at: exp_nonpositive(x - line.spread(peak, at.lanes)))
+        part = exponentials(line, self.spec.masked)
         if line.held is not None:
             line.finish(same)
-        return (1.0 / total).v
+        return part.v
 
     def _results(self, result: ir.Value, values: ir.Value, part: ir.Value) -> None:
         """The exponentials times the values, over their sum, some vectors of columns at a time."""

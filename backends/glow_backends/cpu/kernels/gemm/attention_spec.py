@@ -36,6 +36,8 @@ class AttentionSpec:
     v: Strides
     mask: Strides | None = None
     scale: float | None = None
+    #: Whether rows of scores that are all -inf give 0, not NaN.
+    masked: bool = False
     #: Heads of q that share keys and values.
     each: int = 1
 

@@ -12,7 +12,7 @@ from glow_backends.cpu.emit.common import Index
 from glow_backends.cpu.emit.values import NARROW, Vec
 from glow_backends.cpu.emit.vecmath import exp_nonpositive, log
 from glow_backends.cpu.kernel import Kernel, float_typed
-from glow_backends.cpu.kernels.reduction.line import At, Line, for_lines, same
+from glow_backends.cpu.kernels.reduction.line import At, Line, finite, for_lines, same, share
 from glow_backends.cpu.target import CpuTarget
 from glow_dialects.core.instr_op import is_instr_of
 from glow_dialects.ops.softmax import LogSoftmaxOp, SoftmaxOp
@@ -22,6 +22,8 @@ from glow_dialects.ops.softmax import LogSoftmaxOp, SoftmaxOp
 class SoftmaxSpec:
     """result = softmax of scale * input along `axis`; `log` asks for its logarithm.
 
+    `masked`: lines of nothing but -inf give 0.
+
     Operands: result, input (both of `shape` and `dtype`; they may be the same buffer).
     """
 
@@ -30,6 +32,7 @@ class SoftmaxSpec:
     log: bool = False
     dtype: str = "f32"
     scale: float = 1.0
+    masked: bool = False
 
 
 def emit_softmax(module: ir.Module, name: str, spec: SoftmaxSpec, target: CpuTarget) -> ir.Function:
@@ -42,6 +45,7 @@ def emit_softmax(module: ir.Module, name: str, spec: SoftmaxSpec, target: CpuTar
         del number
         pick = "largest" if spec.scale > 0 else "least"  # a NaN makes the sum one
         peak = line.reduce(pick, same)
+        peak = finite(peak) if spec.masked else peak
 
         def shifted(x: Vec, at: At) -> Vec:
             difference = x - line.spread(peak, at.lanes)
@@ -54,10 +58,10 @@ def emit_softmax(module: ir.Module, name: str, spec: SoftmaxSpec, target: CpuTar
             total = log(line.reduce("sum", exponential))
             line.finish(lambda x, at: shifted(x, at) - line.spread(total, at.lanes))
         elif narrow and line.held is None:
-            part = 1.0 / line.reduce("sum", exponential)
+            part = share(line.reduce("sum", exponential), spec.masked)
             line.finish(lambda x, at: exponential(x, at) * line.spread(part, at.lanes))
         else:
-            part = 1.0 / line.update("sum", exponential)
+            part = share(line.update("sum", exponential), spec.masked)
             line.finish(lambda x, at: x * line.spread(part, at.lanes))
 
     for_lines(k, spec.shape, spec.axis, spec.dtype, body)
@@ -72,4 +76,7 @@ class Softmax(Kernel[SoftmaxOp | LogSoftmaxOp, SoftmaxSpec]):
 
     def match(self, op: SoftmaxOp | LogSoftmaxOp, context: CallContext) -> SoftmaxSpec | None:
         kind, log = float_typed(op), is_instr_of(op, LogSoftmaxOp)
-        return None if kind is None else SoftmaxSpec(shape(op.input), op.axis, log, kind)
+        if kind is None:
+            return None
+        masked = is_instr_of(op, SoftmaxOp) and op.masked
+        return SoftmaxSpec(shape(op.input), op.axis, log, kind, masked=masked)

@@ -10,12 +10,14 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass
 
+import numpy as np
 from llvmlite import ir
 
 from glow_backends.cpu.emit import common, values
 from glow_backends.cpu.emit.builder import KernelBuilder
 from glow_backends.cpu.emit.common import Index
 from glow_backends.cpu.emit.values import Active, Vec
+from glow_backends.cpu.emit.vecmath import exp_nonpositive
 from glow_backends.cpu.kernels.reduction.reduce import chunked, combiner, horizontal, identity, row_reduce
 from glow_backends.cpu.kernels.reduction.reduce import keep_active as keep
 from glow_dialects.core.extent import Extent
@@ -203,3 +205,25 @@ def for_lines(
                 width = common.power_of_two(rest)
                 line = Line(k, target, source, k.add(base, start), count, dtype, step, width, rest)
                 body(line, k.add(number, start))
+
+
+def exponentials(line: Line, masked: bool = False) -> Vec:
+    """The line becomes e^(element - largest); returns one over their sum.
+
+    Where nothing but -inf stands all is NaN, or 0 if the line is `masked`.
+    """
+    peak = line.reduce("largest", same)  # a NaN makes the sum one
+    peak = finite(peak) if masked else peak
+    total = line.update("sum", lambda x, at: exp_nonpositive(x - line.spread(peak, at.lanes)))
+    return share(total, masked)
+
+
+def finite(peak: Vec) -> Vec:
+    """The largest of a line, the least finite number for -inf: from it a difference is no NaN."""
+    return peak.at_least(float(np.finfo(np.float32 if peak.single else np.float64).min))
+
+
+def share(total: Vec, masked: bool) -> Vec:
+    """One over a sum of exponentials; of none, which only a masked line has, 0."""
+    part = 1.0 / total
+    return total.of(0.0).where(total.compare("==", 0.0), part) if masked else part
