@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import copy
 from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass, replace
 from functools import partial
@@ -91,6 +92,8 @@ class Statements(Expressions):
                 case ast.While() | ast.For():
                     from glow_frontends.python.loops import Loops
 
+                    if node.orelse and not leaves(node.body, ast.Break):
+                        return self.run([_without_else(node), *node.orelse, *rest], env, flow)
                     self.sharing.around(node, self.after() | repeated(node), env)
                     kept = self.sharing.shares
                     done = Loops(self, rest, env, flow).compile(node)
@@ -395,9 +398,13 @@ def _whole_number(node: ast.AugAssign) -> bool:
     return constant and isinstance(node.op, ast.Add | ast.Sub | ast.Mult)
 
 
-def _loaded(target: ast.expr) -> ast.expr:
-    import copy
+def _without_else(node: ast.For | ast.While) -> ast.For | ast.While:
+    bare = copy.copy(node)
+    bare.orelse = []
+    return bare
 
+
+def _loaded(target: ast.expr) -> ast.expr:
     loaded = copy.copy(target)
     loaded.ctx = ast.Load()  # pyright: ignore[reportAttributeAccessIssue]
     return loaded
