@@ -87,7 +87,7 @@ class SetItem(Primitive):
 
     def jvp(self, op: FnOp, x: Sequence[Term], d: Terms, y: Term) -> Term | None:
         whole = None if d[0] is None else d[0].prim(SetItem, x[1], y.zero())
-        value = None if d[2] is None else x[0].prim(ItemPut, x[1], d[2])
+        value = None if d[2] is None else x[0].prim(ItemSet, x[1], d[2])
         return value if whole is None else whole if value is None else whole.plus(value)
 
     def vjp(self, op: FnOp, d: Term, x: Sequence[Term], y: Result) -> Terms:
@@ -145,7 +145,19 @@ class TakeLike(Primitive):
         return run
 
     def transpose(self, op: FnOp, i: int, d: Term, x: Sequence[Term]) -> Term:
-        return x[0].prim(ItemPut, x[1], d)
+        return x[0].prim(ItemSet, x[1], d)
+
+
+class ItemSet(ItemPut):
+    """The tangent of x with a value at an index where that of the value is given: of equal indices, the last."""
+
+    name = "item_set"
+
+    def build(self, u: Unit, options: dict[str, Any], attributes: Options, x: Sequence[SSAValue]) -> SSAValue:
+        return SetItem().build(u, options, attributes, [u.b.splat(0, x[0]), *x[1:]])
+
+    def transpose(self, op: FnOp, i: int, d: Term, x: Sequence[Term]) -> Term:
+        return d.prim(TakeLike, x[1], x[2])
 
 
 class SetField(Primitive):
@@ -203,4 +215,4 @@ class SetField(Primitive):
         return [self.applied(op, [d, x[1], d.zero()]), None, d.prim(FieldOf, x[1], **options_of(op))]
 
 
-ASSIGNMENT = (SetItem, TakeLike, SetField)
+ASSIGNMENT = (SetItem, TakeLike, ItemSet, SetField)
