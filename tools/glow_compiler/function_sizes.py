@@ -429,7 +429,8 @@ def rebuilt_value(kind: Type, outputs: Iterator[Array]) -> Any:
             items = [rebuilt_value(t, outputs) for t in kind.items]
             return rebuilt(kind.names, items) if kind.names else tuple(items)
         case TensorType():
-            return next(outputs)
+            array = next(outputs)
+            return array if array.ndim else array[()]
         case Scalar():
             return next(outputs).item()
         case Text():

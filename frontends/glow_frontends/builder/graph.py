@@ -24,6 +24,7 @@ from glow_dialects.core.builder import Builder
 from glow_dialects.core.errors import GlowError, ShapeError
 from glow_dialects.core.extent import Extent, is_open
 from glow_dialects.core.graph_op import GraphOp
+from glow_dialects.core.plain_arrays import as_plain
 from glow_dialects.core.size_text import SYMBOLS, SymbolsAttr
 from glow_dialects.core.symbols import MOST
 from glow_dialects.core.types import Array, dtype_of, element_type, shape_of, tensor
@@ -103,7 +104,7 @@ class GraphBuilder(Math, Shapes, Networks):
 
         GlowError for a name that is taken, UnsupportedError for elements that are no numbers.
         """
-        values = np.asarray(array)
+        values = as_plain("a constant", array)
         if not isinstance(array, np.ndarray | np.generic) and values.dtype == np.float64:
             values = values.astype(np.float32)
         if name is None and values.nbytes <= INLINE_BYTES:
@@ -116,7 +117,7 @@ class GraphBuilder(Math, Shapes, Networks):
 
     def trainable(self, array: Array, name: str) -> Value:
         """A weight that training changes, with its first value; GlowError for a name that is taken."""
-        values = np.asarray(array)
+        values = as_plain(f"'{name}'", array)
         kind = tensor(values.shape, values.dtype)
         return self._read(PlaceholderOp.of(self._symbol(name), kind, "trainable", values), name)
 
