@@ -123,7 +123,7 @@ class FunctionSizes:
         `states` are parameters whose next values are the last results; their values may be `Known` ones.
         """
         arguments = [self.known(n, v) for n, v in zip(self._parameters, values, strict=True)]
-        key = (*(a.kind for a in arguments), bool(states))
+        key = (*(a.kind for a in arguments), bool(states), program)
         with self._lock:
             made = self._made.get(key)
             if made is None and program.backend.name != "cpu":

@@ -18,12 +18,14 @@ from xdsl.ir import SSAValue
 
 from glow_dialects.fn.dialect import ConstantOp, TupleOp
 from glow_dialects.fn.primitives.changes import Apart
+from glow_frontends.python.argument_writes import caller
 from glow_frontends.python.emit import Static, Value
 from glow_frontends.python.shared_names import (
     BESIDE,
     HOLDS,
     NOBODY,
     NOTHING,
+    SAME,
     Shares,
     bound,
     followed,
@@ -105,6 +107,12 @@ class Sharing:
         """A name from around that sees what an assignment to an item of a name changes."""
         of = self.shares.get(name, NOBODY).items()
         return next((o for o, how in of if o in foreign and (below or how not in _ITEMS)), None)
+
+    def seen_by(self, name: str, callers: Set[str]) -> str | None:
+        """Who sees what `x += v` changes, of a name that is a view of what the caller gave."""
+        of = self.shares.get(name, NOBODY).items()
+        seen = (o in callers and how not in _ITEMS and (o, how) != (caller(name), SAME) for o, how in of)
+        return "the caller" if any(seen) else None
 
     def owned(self, new: Value, old: Value, name: str, owner: str) -> Value:
         """The value after `x += v` of a name from around, which must be no array."""
