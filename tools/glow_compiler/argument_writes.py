@@ -35,7 +35,11 @@ class ArgumentWrites:
 
     def of(self, values: Sequence[Any]) -> list[int]:
         """The places of the arguments that may change, among those of a call."""
-        return [i for i in self.writes if _changeable(values[i])]
+        return [i for i, w in self.writes.items() if (w.last >= 0 or w.unclear) and _changeable(values[i])]
+
+    def viewed(self, values: Sequence[Any]) -> bool:
+        """Whether parts of an argument may change that have a name: compiling the function tells."""
+        return any(w.views and _axes(values[i]) >= w.views for i, w in self.writes.items())
 
     def refuse(self, places: Sequence[int], what: str) -> None:
         """UnsupportedError where arguments would have to change and do not."""
@@ -75,6 +79,12 @@ def _changeable(value: Any) -> bool:
     return any(map(_changeable, value)) if isinstance(value, tuple) else True
 
 
+def _axes(value: Any) -> int:
+    """The axes of an array, or of the items of a list as one."""
+    items = _items(value)
+    return np.ndim(value) if items is None else 1 + max(map(_axes, items), default=0)
+
+
 def _items(value: Any) -> Sequence[Any] | None:
     """What a list, a tuple or an object with named items holds; None of others."""
     if isinstance(value, list | tuple):
@@ -94,7 +104,7 @@ def _leaves(value: Any, level: int = 0) -> Iterator[tuple[Any, int]]:
 
 def _written(value: Any, writes: Writes, what: str) -> Iterator[np.ndarray]:
     """The arrays that change; UnsupportedError for what cannot be changed from here."""
-    last = max(writes.items | writes.inside)
+    last = writes.last
     for part, level in _leaves(value):
         if isinstance(part, np.ndarray):
             if level > last or (level and level - 1 in writes.items):
@@ -102,7 +112,9 @@ def _written(value: Any, writes: Writes, what: str) -> Iterator[np.ndarray]:
             if any(not step and size > 1 for step, size in zip(part.strides, part.shape, strict=True)):
                 raise UnsupportedError(f"{what} holds elements several times, and changes; copy it first")
             yield part
-        elif not isinstance(part, tuple) and level in writes.items:
+        elif part is None or isinstance(part, bool | int | float | str | np.generic | tuple):
+            continue
+        elif level in writes.items:
             frozen = dataclasses.is_dataclass(part) and getattr(part, "__dataclass_params__").frozen  # noqa: B009
             if frozen or _items(part) is None:
                 kind = type(part).__name__
@@ -111,7 +123,7 @@ def _written(value: Any, writes: Writes, what: str) -> Iterator[np.ndarray]:
                 raise UnsupportedError(
                     f"{what} gets other items, and items of it change; write into the items alone"
                 )
-        elif _items(part) is None and hasattr(part, "__array__") and not isinstance(part, np.generic):
+        elif _items(part) is None and hasattr(part, "__array__"):
             raise UnsupportedError(f"{what} is a {type(part).__name__}, which changes; give a NumPy array")
 
 
@@ -142,7 +154,7 @@ def _shares(a: np.ndarray, b: np.ndarray) -> bool:
 def _stores(old: Any, new: Any, level: int, writes: Writes, stores: list[Callable[[], None]]) -> None:
     """What is to be done so that an object holds what another one does."""
     if isinstance(old, np.ndarray):
-        if level <= max(writes.items | writes.inside):
+        if level <= writes.last:
             if old.flags.writeable:
                 stores.append(lambda: np.copyto(old, new))
             elif old.tobytes() != np.asarray(new).tobytes():
@@ -152,7 +164,8 @@ def _stores(old: Any, new: Any, level: int, writes: Writes, stores: list[Callabl
     if before is None:
         return
     after = items_of(new) if isinstance(new, Mapping) or fields_of(type(new)) is not None else new
-    if level in writes.items and not isinstance(old, tuple):
+    grown = level in writes.inside and isinstance(old, list)  # `a += [v]`
+    if (level in writes.items or grown) and not isinstance(old, tuple):
         same = [a if _equal(a, b) else b for a, b in zip_longest(before, after)][: len(after)]
         stores.append(lambda: _fill(old, new, same))
         return

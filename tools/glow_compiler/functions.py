@@ -175,6 +175,8 @@ class CompiledFunction:
         given = self._bound(arguments, keywords)
         values = [checked(v, i) for i, v in enumerate(given)]
         changed = self.writes.of(given)
+        if not changed and self._gradient is None and self.writes.viewed(given):
+            self._writer().specialize(tuple(map(type_of, values)), values)
         result, native = (
             self._changing(given, values, changed)
             if changed
@@ -201,9 +203,7 @@ class CompiledFunction:
         if self._gradient is not None:
             writes.refuse(changed, "a function that is made of it")
         writes.check(given, changed)
-        if self._writing is None:
-            self._writing = self._imported([writes.names[i] for i in writes.writes])
-        program = self._writing
+        program = self._writer()
         (result, finals), native = self._run(values, False, program)
         writes.store(given, changed, finals)
         if native is None:
@@ -216,6 +216,12 @@ class CompiledFunction:
             return result
 
         return result, again
+
+    def _writer(self) -> FunctionProgram:
+        """The program that gives what its arguments hold after a run as well."""
+        if self._writing is None:
+            self._writing = self._imported([self.writes.names[i] for i in self.writes.writes])
+        return self._writing
 
     def pure(self, *arguments: Any) -> Any:
         """The value for arguments that stay as they are, even if the function changes them."""

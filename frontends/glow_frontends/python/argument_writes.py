@@ -33,12 +33,19 @@ class Writes:
 
     `items` are the levels of what gets other items: 0 is the argument itself, 1 an item of it. `inside` are
     those of arrays that `+=` changes in place; what is no array gets a new item one level above. `unclear`
-    says where it is not seen whether the caller's object changes.
+    says where it is not seen whether the caller's object changes. Of arrays of `views` axes or more, `+=` may
+    change a part that has a name; types tell.
     """
 
     items: set[int] = field(default_factory=set)
     inside: set[int] = field(default_factory=set)
     unclear: str = ""
+    views: int = 0
+
+    @property
+    def last(self) -> int:
+        """The lowest level that changes; -1 for none."""
+        return max(self.items | self.inside, default=-1)
 
 
 def caller(name: str) -> str:
@@ -78,6 +85,8 @@ class _Walk:
         #: Parameters that get another value in a branch or loop, and where.
         self.rebound: set[str] = set()
         self.places: dict[str, ast.AST] = {}
+        #: Names of rows or items, which are numbers where what they are of has one axis.
+        self.rows: set[str] = set()
 
     def unclear(self, name: str, node: ast.AST) -> None:
         """Note that it is not seen whether the argument changes."""
@@ -93,6 +102,7 @@ class _Walk:
             match s:
                 case ast.Assign(targets=places, value=value):
                     for target in places:
+                        self._rows(target, _plain_item(value))
                         states = self._bound(target, s, states, top)
                         shares = bound(shares, target, value, _nothing)
                 case ast.AnnAssign(target=target, value=value) if value is not None:
@@ -114,11 +124,16 @@ class _Walk:
             turn = states
             if isinstance(s, ast.For):
                 turn = self._bound(s.target, s, states, False)
+                self._rows(s.target, isinstance(s.iter, ast.Name | ast.Call))
                 inner = walked(shares, s.target, s.iter, _nothing)
             after, left = self.run(s.body, turn, inner)
             states, shares = _either(states, after), joined(shares, left)
         after, left = self.run(s.orelse, states, shares)
         return _either(states, after), joined(shares, left)
+
+    def _rows(self, target: ast.expr, item: bool) -> None:
+        """After names were given an item, or something else."""
+        (self.rows.update if item else self.rows.difference_update)(targets(target))
 
     def _bound(self, target: ast.expr, node: ast.stmt, states: States, top: bool) -> States:
         """After names got other values."""
@@ -144,11 +159,14 @@ class _Walk:
                 continue
             if state == EITHER:
                 self.unclear(name, s)
-            if inside and not level:
-                continue  # of a number perhaps: what is compiled is checked by types
             for other, how in shares.get(name, NOBODY).items():
-                if other.startswith("%") and (level or how not in (HOLDS, BESIDE)):
+                if not other.startswith("%") or (not level and how in (HOLDS, BESIDE)):
+                    continue
+                if level or not inside:
                     self.unclear(other[1:], s)
+                    continue
+                writes = self.found.setdefault(other[1:], Writes())  # of a number perhaps: types tell
+                writes.views = min(writes.views or 2, 2 if name in self.rows else 1)
 
 
 def _changed(s: ast.stmt) -> Iterator[tuple[str, int, bool]]:
@@ -175,6 +193,20 @@ def _depth(target: ast.expr) -> int:
     while isinstance(target, ast.Subscript | ast.Attribute):
         target, depth = target.value, depth + 1
     return depth
+
+
+def _plain_item(value: ast.expr) -> bool:
+    """Whether an expression is an item of a name by its numbers, no slice."""
+    parts = (ast.Slice, ast.Starred)
+    return (
+        isinstance(value, ast.Subscript)
+        and isinstance(value.value, ast.Name)
+        and not any(isinstance(n, parts) or _widens(n) for n in ast.walk(value.slice))
+    )
+
+
+def _widens(node: ast.AST) -> bool:
+    return isinstance(node, ast.Constant) and (node.value is None or node.value is Ellipsis)
 
 
 def _either(a: States, b: States) -> States:

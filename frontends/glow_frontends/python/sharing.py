@@ -9,7 +9,7 @@ is no array: `r = x[i]; r += 1` changes nothing of a vector x.
 from __future__ import annotations
 
 import ast
-from collections.abc import Set
+from collections.abc import Sequence, Set
 from types import FunctionType
 from typing import TYPE_CHECKING
 
@@ -95,6 +95,8 @@ class Sharing:
             self._check(name, env.get(name), other, how, below, live, env)
             if name not in env and other in env:
                 self.carried[other] = None
+            if other in self.c.callers and other[1:] in self.c.written:
+                self.carried[other[1:]] = None
         if not isinstance(node, ast.If):
             self.shares = joined(self.shares, after)
 
@@ -108,11 +110,19 @@ class Sharing:
         of = self.shares.get(name, NOBODY).items()
         return next((o for o, how in of if o in foreign and (below or how not in _ITEMS)), None)
 
-    def seen_by(self, name: str, callers: Set[str]) -> str | None:
-        """Who sees what `x += v` changes, of a name that is a view of what the caller gave."""
+    def seen_by(self, name: str, callers: Set[str]) -> list[str]:
+        """What the caller gave that `x += v` changes, of a name that is a view of it."""
         of = self.shares.get(name, NOBODY).items()
-        seen = (o in callers and how not in _ITEMS and (o, how) != (caller(name), SAME) for o, how in of)
-        return "the caller" if any(seen) else None
+        own = (caller(name), SAME)
+        return [o for o, how in of if o in callers and how not in _ITEMS and (o, how) != own]
+
+    def watched(self, seen: Sequence[str], old: SSAValue, name: str, env: Env) -> None:
+        """Refuse `x += v` of a view of what the caller gets back, unless it is of a number."""
+        for other in seen:
+            key = other if other in env else other[1:]
+            if other[1:] in self.c.written and key in env:
+                text = f"'{name}' belongs to the caller, where it would not change; write {name} = {name} + .."
+                env[key] = self._apart(env[key], old, text, True)
 
     def owned(self, new: Value, old: Value, name: str, owner: str) -> Value:
         """The value after `x += v` of a name from around, which must be no array."""

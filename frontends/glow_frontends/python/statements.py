@@ -188,7 +188,10 @@ class Statements(Expressions):
             new = self.prim(InPlace, old, self.ssa(new, node))
         if not tuples:
             self.sharing.changing(target.id, self.after(), env)
-            owner = self.foreign.get(target.id, self.sharing.seen_by(target.id, self.callers))
+            seen = self.sharing.seen_by(target.id, self.callers)
+            if seen and isinstance(old, SSAValue):
+                self.sharing.watched(seen, old, target.id, env)
+            owner = self.foreign.get(target.id, "the caller" if seen else None)
             if owner is not None:
                 new = self.sharing.owned(new, old, target.id, owner)
         self.bind(target, new, env)
