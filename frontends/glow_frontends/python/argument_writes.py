@@ -124,7 +124,7 @@ class _Walk:
             turn = states
             if isinstance(s, ast.For):
                 turn = self._bound(s.target, s, states, False)
-                self._rows(s.target, isinstance(s.iter, ast.Name | ast.Call))
+                self._rows(s.target, _walks_items(s.iter))
                 inner = walked(shares, s.target, s.iter, _nothing)
             after, left = self.run(s.body, turn, inner)
             states, shares = _either(states, after), joined(shares, left)
@@ -193,6 +193,14 @@ def _depth(target: ast.expr) -> int:
     while isinstance(target, ast.Subscript | ast.Attribute):
         target, depth = target.value, depth + 1
     return depth
+
+
+def _walks_items(iterable: ast.expr) -> bool:
+    """Whether a loop gets the items of arrays: numbers, where they have one axis."""
+    if isinstance(iterable, ast.Call):
+        walk = isinstance(iterable.func, ast.Name) and iterable.func.id in ("zip", "enumerate", "reversed")
+        return walk and all(map(_walks_items, iterable.args))
+    return isinstance(iterable, ast.Name | ast.Subscript | ast.Constant)
 
 
 def _plain_item(value: ast.expr) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -15,6 +15,7 @@ from glow_dialects.fn.primitives.records import Raise
 from glow_dialects.fn.primitives.tuples import CheckAssigned
 from glow_frontends.python.emit import Value
 from glow_frontends.python.errors import LengthUnknown
+from glow_frontends.python.iteration import counted, item_at, known_items
 from glow_frontends.python.statement_names import (
     always,
     assigned,
@@ -103,8 +104,6 @@ class Loops:
         return self._loop(node, None if always(node.test) else node.test, lambda e: None, ())
 
     def _for(self, node: ast.For) -> SSAValue | None:
-        from glow_frontends.python.iteration import counted, known_items
-
         c, env = self.c, self.env
         kept = c.block, c.name, c.maybe, c.line, dict(env)
         source = known_items(c, node, env)
@@ -234,6 +233,7 @@ class Loops:
     # --- copies -------------------------------------------------------------------------------------
     def _unrolled(self, node: ast.For, items: Sequence[Value]) -> SSAValue | None:
         c, env = self.c, self.env
+        items = [self._apart(node, item) for item in items]
         live = self.flow.before(self.rest) | repeated(node)
         jumps = leaves(node.body, ast.Break, ast.Continue)
         if leaves([node], ast.Return, ast.Raise) or leaves(node.orelse, ast.Break, ast.Continue):
@@ -242,7 +242,7 @@ class Loops:
             end = Flow(lambda e: c.run([*node.orelse, *self.rest], e, self.flow), leave, None, live)
             return self._copies(node, items, env, names, end)
         if not jumps:
-            for item in items:
+            for item in self._turns(node, items):
                 c.bind(node.target, item, env)
                 c.sharing.walked(node, env)
                 c.run(node.body, env, Flow(past=lambda e: c.constant(None), live=live))  # unread
@@ -259,6 +259,17 @@ class Loops:
         c.without(env, [node], names)
         return None
 
+    def _apart(self, node: ast.For, item: Value) -> Value:
+        """An item, refused where the loop changes the array that it is part of."""
+        return self.c.sharing.iterated(node, node.iter, item, self.env) if isinstance(item, SSAValue) else item
+
+    def _turns(self, node: ast.For, items: Sequence[Value]) -> Iterator[Value]:
+        """The items one after another, as the turns before leave them."""
+        for index in range(len(items) + 1):
+            item = item_at(self.c, node, index, items, self.env)
+            if item is not None:
+                yield item
+
     def _visible(self, node: ast.For, items: Sequence[Value]) -> list[str]:
         """Names that have a value wherever copies of a body are left, which may be read after them."""
         known = set(self.env)
@@ -273,13 +284,14 @@ class Loops:
         c = self.c
 
         def one(index: int, e: Env) -> SSAValue:
-            if index == len(items):
+            item = item_at(c, node, index, items, e)
+            if item is None:
                 return end.past(e)
 
             def following(inner: Env) -> SSAValue:
                 return one(index + 1, inner)
 
-            c.bind(node.target, items[index], e)
+            c.bind(node.target, item, e)
             again: Exit = following
             if leaves(node.body, ast.Continue):
                 again = self._turn(node, names, following, e)

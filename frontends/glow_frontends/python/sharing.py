@@ -31,6 +31,7 @@ from glow_frontends.python.shared_names import (
     followed,
     joined,
     roots,
+    shared,
     shared_parameters,
     stored,
     walked,
@@ -41,6 +42,8 @@ if TYPE_CHECKING:
     from glow_frontends.python.expressions import Env
     from glow_frontends.python.statements import Statements
 
+#: What the items of a loop are taken of, as a name.
+_WALKED = "%walked"
 #: A list that holds the other, or items of it: its own items change without the other.
 _ITEMS = {HOLDS, BESIDE}
 
@@ -109,6 +112,20 @@ class Sharing:
         """A name from around that sees what an assignment to an item of a name changes."""
         of = self.shares.get(name, NOBODY).items()
         return next((o for o, how in of if o in foreign and (below or how not in _ITEMS)), None)
+
+    def iterated(self, node: ast.For, walked_over: ast.expr, value: SSAValue, env: Env) -> SSAValue:
+        """What a loop gets items of, computed before it: refused where the body changes such an array."""
+        lent = lambda n: self._gives(n, env)  # noqa: E731
+        of = roots(walked_over, lent)
+        hits, _ = followed(node.body, shared(self.shares, _WALKED, of), lent)
+        for name in sorted({n for n, other, *_ in hits if other == _WALKED}):
+            changed = env.get(name)
+            if isinstance(changed, SSAValue):
+                text = f"the loop over {ast.unparse(walked_over)} changes '{name}', which may share its memory"
+                text = f"{text}; write {name}[i] with a position i, or loop over a copy: .copy()"
+                made = self._apart(value, changed, text, False)
+                value = made if isinstance(made, SSAValue) else value
+        return value
 
     def seen_by(self, name: str, callers: Set[str]) -> list[str]:
         """What the caller gave that `x += v` changes, of a name that is a view of it."""
