@@ -28,6 +28,7 @@ from glow_dialects.fn.primitive import (
     options_of,
     text,
 )
+from glow_dialects.fn.primitives.fitted import fitted, fitting
 from glow_dialects.fn.primitives.items import Item, ItemPut, place_in, stored
 from glow_dialects.fn.primitives.records import FieldOf, dict_of, is_new
 from glow_dialects.fn.primitives.tuples import ToArray, UnstackLike, array_of, items_like
@@ -56,7 +57,8 @@ class SetItem(Primitive):
         if not isinstance(x[0].type, TensorType) or not x[0].type.shape:
             what = f"assignment to an item of {text_of(x[0].type)}; use a list or an array"
             raise UnsupportedError(f"{where}: {what}")
-        value = m.number(0.0) if is_zero(x[2]) else ToArray().infer(m, op, [x[2]], where)
+        value = fitted(m, x[0], x[2], where)
+        value = m.number(0.0) if is_zero(value) else ToArray().infer(m, op, [value], where)
         return m.tensors(self, op.attributes, [x[0], x[1], value], where)
 
     def build(self, u: Unit, options: dict[str, Any], attributes: Options, x: Sequence[SSAValue]) -> SSAValue:
@@ -75,7 +77,7 @@ class SetItem(Primitive):
 
         def run(t: Any, i: Any, v: Any) -> Any:
             if isinstance(t, np.ndarray):
-                return on_arrays(t, i, 0.0 if v is ZERO else array_of(v))
+                return on_arrays(t, i, 0.0 if v is ZERO else array_of(fitting(t, v, op.source)))
             if isinstance(i, str):
                 entries = dict(zip(t.names[1:], t, strict=True)) | {i: v}
                 return Record.of(("dict", *entries), list(entries.values()))
