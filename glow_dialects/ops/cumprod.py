@@ -47,7 +47,7 @@ class CumprodOp(CumulativeOp):
         return value
 
     def _moved(self, value: SSAValue, by: int, fill: float, b: Builder, ahead: bool = False) -> SSAValue:
-        """`value` moved along the axis to where the products start, or `ahead`, away from there; then `fill`."""
+        """`value` moved to where the products start, or `ahead`, away from there; `fill` behind it."""
         axis, shape = self.axis, list(shape_of(value))
         if not shape[axis]:
             return value

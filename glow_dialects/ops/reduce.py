@@ -216,7 +216,8 @@ class ReduceProdOp(ReductionOp):
         moved = x.transpose(order)
         flat = moved.reshape((*(x.shape[i] for i in kept), self.count))
         front, back = (
-            flat.apply(CumprodOp, axis=len(kept), exclusive=True, reverse=reverse) for reverse in (False, True)
+            flat.apply(CumprodOp, axis=len(kept), exclusive=True, reverse=reverse)
+            for reverse in (False, True)
         )
         others = (front * back).reshape(moved.shape)
         return dy * others.transpose([order.index(i) for i in range(len(order))])

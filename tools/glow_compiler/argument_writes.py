@@ -1,4 +1,4 @@
-"""Arguments that a compiled function changes in place: the caller's objects get what they hold after the run."""
+"""Arguments that a compiled function changes: the caller's objects get what they hold after the run."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class ArgumentWrites:
             )
 
     def check(self, values: Sequence[Any], places: Sequence[int]) -> None:
-        """UnsupportedError for arguments that cannot be written back, BindingError where they share memory."""
+        """UnsupportedError for what cannot be written back, BindingError for arrays that share memory."""
         for place in places:
             writes, name = self.writes[place], self.names[place]
             if writes.unclear:

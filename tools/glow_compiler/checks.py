@@ -6,8 +6,6 @@ import math
 import operator
 from typing import Any
 
-import numpy as np
-
 from glow_dialects.core.errors import BindingError, GlowError
 from glow_dialects.core.plain_arrays import as_plain
 from glow_dialects.core.types import Array

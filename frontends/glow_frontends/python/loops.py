@@ -261,7 +261,9 @@ class Loops:
 
     def _apart(self, node: ast.For, item: Value) -> Value:
         """An item, refused where the loop changes the array that it is part of."""
-        return self.c.sharing.iterated(node, node.iter, item, self.env) if isinstance(item, SSAValue) else item
+        return (
+            self.c.sharing.iterated(node, node.iter, item, self.env) if isinstance(item, SSAValue) else item
+        )
 
     def _turns(self, node: ast.For, items: Sequence[Value]) -> Iterator[Value]:
         """The items one after another, as the turns before leave them."""

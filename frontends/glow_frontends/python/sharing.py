@@ -121,7 +121,9 @@ class Sharing:
         for name in sorted({n for n, other, *_ in hits if other == _WALKED}):
             changed = env.get(name)
             if isinstance(changed, SSAValue):
-                text = f"the loop over {ast.unparse(walked_over)} changes '{name}', which may share its memory"
+                text = (
+                    f"the loop over {ast.unparse(walked_over)} changes '{name}', which may share its memory"
+                )
                 text = f"{text}; write {name}[i] with a position i, or loop over a copy: .copy()"
                 made = self._apart(value, changed, text, False)
                 value = made if isinstance(made, SSAValue) else value
@@ -138,7 +140,9 @@ class Sharing:
         for other in seen:
             key = other if other in env else other[1:]
             if other[1:] in self.c.written and key in env:
-                text = f"'{name}' belongs to the caller, where it would not change; write {name} = {name} + .."
+                text = (
+                    f"'{name}' belongs to the caller, where it would not change; write {name} = {name} + .."
+                )
                 env[key] = self._apart(env[key], old, text, True)
 
     def owned(self, new: Value, old: Value, name: str, owner: str) -> Value:

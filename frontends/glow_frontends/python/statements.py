@@ -25,7 +25,15 @@ from glow_frontends.python.lists import without
 from glow_frontends.python.shared_names import deep, joined, stored
 from glow_frontends.python.sharing import Sharing
 from glow_frontends.python.source import Source
-from glow_frontends.python.statement_names import assigned, definite, exposed, leaves, read_names, repeated, targets
+from glow_frontends.python.statement_names import (
+    assigned,
+    definite,
+    exposed,
+    leaves,
+    read_names,
+    repeated,
+    targets,
+)
 
 if TYPE_CHECKING:
     from glow_frontends.python.importer import Importer

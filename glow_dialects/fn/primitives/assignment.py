@@ -151,7 +151,7 @@ class TakeLike(Primitive):
 
 
 class ItemSet(ItemPut):
-    """The tangent of x with a value at an index where that of the value is given: of equal indices, the last."""
+    """The tangent of x with a value at an index, for that of the value: of equal indices, the last."""
 
     name = "item_set"
 

@@ -32,7 +32,11 @@ def fitted(m: Typing, whole: V, value: V, where: str) -> V:
         value = m.scalar(ToInt(), [value], where)
     assert isinstance(value.type, Scalar)
     range_, const = _limits(whole.type.dtype), value.type.const
-    if value.type.kind == "int" and range_ is not None and (const is None or not range_[0] <= const <= range_[1]):
+    if (
+        value.type.kind == "int"
+        and range_ is not None
+        and (const is None or not range_[0] <= const <= range_[1])
+    ):
         m.t.within(value.code, *range_)
     return value
 

@@ -13,8 +13,8 @@ from xdsl.dialects.builtin import f64
 from xdsl.ir import Block, SSAValue
 
 from glow_dialects.core.builder import Builder
-from glow_dialects.core.graph_op import GraphOp
 from glow_dialects.core.errors import raised
+from glow_dialects.core.graph_op import GraphOp
 from glow_dialects.core.types import dtype_of, tensor
 from glow_dialects.fn.domain import FLOAT, INT, NotNative, Scalar, TensorType
 from glow_dialects.fn.primitive import Function, Options, Pointwise, Primitive, Result, Term, Typing
