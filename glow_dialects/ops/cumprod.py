@@ -27,13 +27,14 @@ class CumprodOp(CumulativeOp):
     def backward(self, dy: SSAValue, b: Builder) -> Sequence[SSAValue | None]:
         # The product in front of an element, times the sum over the results that hold it of dy times the
         # product between the two: that sum is dy + next element * next sum. Nothing is divided by.
-        before = self.result if self.exclusive else b(CumprodOp(self.input, **self._way(exclusive=True)))
+        before = (
+            self.result
+            if self.exclusive
+            else b(CumprodOp(self.input, axis=self.axis, reverse=self.reverse, exclusive=True))
+        )
         factors = self.input if self.exclusive else self._moved(self.input, 1, 0.0, b)
         total = self._recurrence(dy, factors, b)
         return [b(MulOp(before, self._moved(total, 1, 0.0, b) if self.exclusive else total))]
-
-    def _way(self, exclusive: bool) -> dict[str, int | bool]:
-        return {"axis": self.axis, "reverse": self.reverse, "exclusive": exclusive}
 
     def _recurrence(self, value: SSAValue, factors: SSAValue, b: Builder) -> SSAValue:
         """y with y = value + factor * next y, towards where the products start, by 2, 4, 8, .. neighbours."""

@@ -146,7 +146,7 @@ def _check_apart(array: np.ndarray, place: int, values: Sequence[Any], name: str
 
 def _shares(a: np.ndarray, b: np.ndarray) -> bool:
     try:
-        return np.shares_memory(a, b, max_work=_STEPS)
+        return np.shares_memory(a, b, max_work=_STEPS)  # pyright: ignore[reportArgumentType]
     except np.exceptions.TooHardError:
         return True
 
