@@ -23,6 +23,7 @@ from glow_backends.program_data import zeros
 from glow_backends.report import Report
 from glow_dialects.core.errors import BindingError, UnsupportedError
 from glow_dialects.core.forks import ForkLock
+from glow_dialects.core.plain_arrays import as_plain
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -363,11 +364,8 @@ def check_mapping(inputs: object) -> None:
 
 
 def as_array(name: str, value: Any) -> Array:
-    """The value of an input as an array; BindingError for lists of unequal parts."""
-    try:
-        return np.asarray(value)
-    except ValueError:
-        raise BindingError(f"input '{name}' is a list of unequal parts, not a tensor") from None
+    """The value of an input as an array; BindingError as of `as_plain`."""
+    return as_plain(f"input '{name}'", value)
 
 
 def check_inputs(expected: Sequence[Port], inputs: Mapping[str, Any]) -> dict[str, Array]:

@@ -33,11 +33,6 @@ class CumulativeOp(PureOp):
         check_axis(self.name, self.axis, len(shape_of(self.input)))
         return [self.input.type]
 
-    def adjoint_sum(self, value: SSAValue, b: Builder) -> SSAValue:
-        """For each element, the sum of `value` over the results that hold the element."""
-        reverse = not self.reverse
-        return b(CumsumOp(value, axis=self.axis, exclusive=self.exclusive, reverse=reverse))
-
     def reference(self, result: Array, input: Array) -> None:
         axis = self.axis
         x = widen(input)
@@ -57,7 +52,8 @@ class CumsumOp(CumulativeOp):
     UFUNC = np.add
 
     def backward(self, dy: SSAValue, b: Builder) -> Sequence[SSAValue | None]:
-        return [self.adjoint_sum(dy, b)]
+        # for each element, the sum over the results that hold it
+        return [b(CumsumOp(dy, axis=self.axis, exclusive=self.exclusive, reverse=not self.reverse))]
 
 
 # Each axis and direction once, with and without the element itself.

@@ -18,6 +18,7 @@ from glow_dialects.core.properties import bool_prop, check_axes, ints_prop
 from glow_dialects.core.sample import Sample, random
 from glow_dialects.core.term import Term, inverse
 from glow_dialects.core.types import Array, Tensor, element_of, is_float, shape_of, tensor
+from glow_dialects.ops.cumprod import CumprodOp
 from glow_dialects.ops.elementwise import widen
 from glow_dialects.ops.logic import IsInfOp
 from glow_dialects.ops.unary_math import SignOp
@@ -209,15 +210,17 @@ class ReduceProdOp(ReductionOp):
         return np.prod(x, axis=axes, dtype=x.dtype)
 
     def cotangent(self, dy: Term, x: Term, y: Term) -> Term:
-        # The product of the others: out / in without zeros; with one zero only its own is not 0.
-        one, zero = dy.of(1), dy.of(0)
-        is_zero = x.equals(zero)
-        filled = is_zero.where(one, x)
-        product = self.again(ReduceProdOp, filled, keepdims=True)
-        zeros = self.again(ReduceSumOp, is_zero.cast(x.element), keepdims=True)
-        of_zero = zeros.equals(one).where(product, zero)
-        of_other = zeros.equals(zero).where(product, zero) / filled
-        return dy * is_zero.where(of_zero, of_other)
+        # The product of the others: of those in front and of those behind, so that no zero divides.
+        kept = [i for i in range(len(x.shape)) if i not in self.axes]
+        order = [*kept, *self.axes]
+        moved = x.transpose(order)
+        flat = moved.reshape((*(x.shape[i] for i in kept), self.count))
+        front, back = (
+            flat.apply(CumprodOp, axis=len(kept), exclusive=True, reverse=reverse)
+            for reverse in (False, True)
+        )
+        others = (front * back).reshape(moved.shape)
+        return dy * others.transpose([order.index(i) for i in range(len(order))])
 
 
 @graph_op

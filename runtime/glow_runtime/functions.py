@@ -15,6 +15,7 @@ from glow_backends.base import Backend, get_backend
 from glow_backends.interpreter.functions import Machine
 from glow_dialects.core.errors import BindingError, UnknownNumberError, UnsupportedError, internal
 from glow_dialects.core.forks import ForkLock
+from glow_dialects.core.plain_arrays import check_plain
 from glow_dialects.core.quiet_gc import quiet_gc
 from glow_dialects.fn.domain import (
     BOOL,
@@ -62,12 +63,14 @@ def type_of(value: Value, exact: bool = False) -> Type:
 
 def checked(value: Any, index: int | str) -> Value:
     """An argument as a value of the program; BindingError where it cannot be one."""
-    if isinstance(value, bool | int | float | np.ndarray):
-        if isinstance(value, np.ndarray) and value.dtype.kind not in "biuf":
-            raise BindingError(f"argument {index}: arrays of {value.dtype} cannot be used; use numbers")
-        return value
     if isinstance(value, np.generic):
-        return value.item() if value.dtype.kind in "biu" or value.dtype == np.float64 else np.asarray(value)
+        return value.item() if value.dtype.name in PYTHONS else np.asarray(value)
+    if isinstance(value, bool | int | float | np.ndarray):
+        if isinstance(value, np.ndarray):
+            check_plain(f"argument {index}", value)
+            if value.dtype.kind not in "biuf":
+                raise BindingError(f"argument {index}: arrays of {value.dtype} cannot be used; use numbers")
+        return value
     names = names_of(value)
     if names is not None:
         return Record.of(names, [checked(v, index) for v in items_of(value)])
@@ -81,6 +84,8 @@ def checked(value: Any, index: int | str) -> Value:
     raise BindingError(f"argument {index} is a {kind}; use numbers, arrays and tuples of them")
 
 
+#: Scalars of NumPy that are Python's numbers; narrow ones keep their type, as arrays without axes.
+PYTHONS = ("bool", "int64", "float64")
 #: Programs that one function has for ints that decide shapes.
 KEPT = 64
 #: Ints below this size may be known when compiling.
@@ -250,4 +255,4 @@ def _public(value: Value, name: str) -> Value:
     if isinstance(value, tuple):
         items = [_public(v, name) for v in value]
         return rebuilt(value.names, items) if isinstance(value, Record) else tuple(items)
-    return value
+    return value[()] if isinstance(value, np.ndarray) and not value.ndim else value

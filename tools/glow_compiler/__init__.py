@@ -32,7 +32,8 @@ if TYPE_CHECKING:
     from glow_compiler import optim
     from glow_compiler.caches import clear_caches
     from glow_compiler.files import save
-    from glow_compiler.functions import custom_gradient, grad, jit, ops, stop_gradient, unroll, value_and_grad
+    from glow_compiler.function_marks import custom_gradient, ops, stop_gradient, unroll
+    from glow_compiler.functions import grad, jit, value_and_grad
     from glow_compiler.hosts import HostManager
     from glow_compiler.language_batching import ContinuousBatching
     from glow_compiler.language_model import LanguageModel
@@ -72,10 +73,10 @@ _LAZY = {
     "jit": "glow_compiler.functions",
     "grad": "glow_compiler.functions",
     "value_and_grad": "glow_compiler.functions",
-    "ops": "glow_compiler.functions",
-    "stop_gradient": "glow_compiler.functions",
-    "custom_gradient": "glow_compiler.functions",
-    "unroll": "glow_compiler.functions",
+    "ops": "glow_compiler.function_marks",
+    "stop_gradient": "glow_compiler.function_marks",
+    "custom_gradient": "glow_compiler.function_marks",
+    "unroll": "glow_compiler.function_marks",
     "hessian": "glow_compiler.transforms",
     "jacobian": "glow_compiler.transforms",
     "jvp": "glow_compiler.transforms",

@@ -6,9 +6,8 @@ import math
 import operator
 from typing import Any
 
-import numpy as np
-
 from glow_dialects.core.errors import BindingError, GlowError
+from glow_dialects.core.plain_arrays import as_plain
 from glow_dialects.core.types import Array
 
 
@@ -41,10 +40,7 @@ def integer(what: str, value: Any, least: int = 0) -> int:
 
 def numbers(what: str, value: Any) -> Array:
     """An array of numbers; BindingError for lists of unequal parts, text, objects and complex numbers."""
-    try:
-        array = np.asarray(value)
-    except ValueError:
-        raise BindingError(f"{what}: a list of unequal parts, not a tensor") from None
+    array: Array = as_plain(what, value)
     if array.dtype.kind in "OUSMmc":
         raise BindingError(f"{what}: dtype {array.dtype}, expected real numbers")
     return array

@@ -10,6 +10,7 @@ import numpy as np
 from glow_backends.base import Port
 from glow_compiler.checks import numbers
 from glow_dialects.core.errors import BindingError, GlowError
+from glow_dialects.core.plain_arrays import as_plain
 from glow_dialects.core.types import Array
 
 Batch = tuple[Any, Any]
@@ -56,7 +57,7 @@ def cut(
     order: np.random.Generator | None,
 ) -> Iterator[Batch]:
     """Batches of `size` from whole arrays, shuffled by `order`; the last one is what is left."""
-    data, targets = by_name(inputs, expected), None if labels is None else np.asarray(labels)
+    data, targets = by_name(inputs, expected), None if labels is None else as_plain("the labels", labels)
     count = len(next(iter(data.values())) if targets is None else targets)
     others = "others" if labels is None else "the labels"
     for name, array in data.items():

@@ -123,7 +123,7 @@ class FunctionSizes:
         `states` are parameters whose next values are the last results; their values may be `Known` ones.
         """
         arguments = [self.known(n, v) for n, v in zip(self._parameters, values, strict=True)]
-        key = (*(a.kind for a in arguments), bool(states))
+        key = (*(a.kind for a in arguments), bool(states), program)
         with self._lock:
             made = self._made.get(key)
             if made is None and program.backend.name != "cpu":
@@ -429,7 +429,8 @@ def rebuilt_value(kind: Type, outputs: Iterator[Array]) -> Any:
             items = [rebuilt_value(t, outputs) for t in kind.items]
             return rebuilt(kind.names, items) if kind.names else tuple(items)
         case TensorType():
-            return next(outputs)
+            array = next(outputs)
+            return array if array.ndim else array[()]
         case Scalar():
             return next(outputs).item()
         case Text():

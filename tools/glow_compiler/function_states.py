@@ -153,6 +153,9 @@ class StatefulFunction:
             state.lock.release()
 
     def _run(self, arguments: Mapping[str, Any], state: FunctionState) -> Any:
+        writes, names = self.compiled.writes, list(self._parameters)
+        changed = writes.of([arguments.get(n, state.get(n)) for n in names]) if writes.writes else []
+        writes.refuse([i for i in changed if names[i] not in self.states], "a function with states")
         if self._sizes is not None:
             free = {n: checked(v, n) for n, v in arguments.items()}
             known = state.kinds(self._sizes)
@@ -164,7 +167,8 @@ class StatefulFunction:
                 except NotNative:
                     pass  # of these sizes: each has its own program
         given = {**arguments, **state}
-        results = self.compiled(*(given[name] for name in self._parameters))
+        run = self.compiled.pure if changed else self.compiled
+        results = run(*(given[name] for name in self._parameters))
         count = len(self.states)
         if not isinstance(results, tuple) or len(results) < count:  # pyright: ignore[reportUnknownArgumentType]
             raise BindingError(

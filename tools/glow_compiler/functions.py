@@ -19,12 +19,12 @@ import numpy as np
 from glow_dialects.core.errors import BindingError, GlowError, UnsupportedError
 from glow_dialects.core.quiet_gc import quiet_gc
 from glow_dialects.fn.domain import NotNative
-from glow_dialects.ops import card_of
 from glow_runtime.functions import FunctionProgram, Value, checked, type_of
 
 if TYPE_CHECKING:
     import inspect
 
+    from glow_compiler.argument_writes import ArgumentWrites
     from glow_compiler.function_sizes import FunctionSizes
     from glow_compiler.function_states import StatefulFunction
     from glow_runtime.executable import Specialize
@@ -97,6 +97,9 @@ class CompiledFunction:
         self._gradient = gradient
         self._function = function
         self._program: FunctionProgram | None = None
+        #: What it changes of its arguments, and the program that gives that as well.
+        self._writes: ArgumentWrites | None = None
+        self._writing: FunctionProgram | None = None
         self._ready: dict[Any, Callable[[Sequence[Any]], Any]] = {}
         self.sizes = sizes
         self._sized = sizes.of(function)
@@ -134,14 +137,27 @@ class CompiledFunction:
     def program(self) -> FunctionProgram:
         """The program at the functional level, made from the source on first use."""
         if self._program is None:
-            from glow_frontends.python import import_function
-
-            start = time.perf_counter()
-            with quiet_gc():
-                module, name = import_function(self)
-                self._program = FunctionProgram(module, name, self.backend, self.unroll)
-            self._program.seconds["import"] = time.perf_counter() - start
+            self._program = self._imported(())
         return self._program
+
+    def _imported(self, written: Sequence[str]) -> FunctionProgram:
+        from glow_frontends.python import import_function
+
+        start = time.perf_counter()
+        with quiet_gc():
+            module, name = import_function(self, written)
+            program = FunctionProgram(module, name, self.backend, self.unroll)
+        program.seconds["import"] = time.perf_counter() - start
+        return program
+
+    @property
+    def writes(self) -> ArgumentWrites:
+        """What the function changes of its arguments."""
+        if self._writes is None:
+            from glow_compiler.argument_writes import ArgumentWrites
+
+            self._writes = ArgumentWrites(self)
+        return self._writes
 
     def __call__(self, *arguments: Any, **keywords: Any) -> Any:
         """The function's value for numbers, arrays and tuples of them."""
@@ -155,8 +171,16 @@ class CompiledFunction:
                 return ready((*arguments, *keywords.values()) if keywords else arguments)
             except NotNative:
                 pass  # an int that is too large: the interpreter has it below
-        values = [checked(v, i) for i, v in enumerate(self._bound(arguments, keywords))]
-        result, native = self._run(values, ready is not None)
+        given = self._bound(arguments, keywords)
+        values = [checked(v, i) for i, v in enumerate(given)]
+        changed = self.writes.of(given)
+        if not changed and self._gradient is None and self.writes.viewed(given):
+            self._writer().specialize(tuple(map(type_of, values)), values)
+        result, native = (
+            self._changing(given, values, changed)
+            if changed
+            else self._run(values, ready is not None, self.program)
+        )
         if key is not None and native is not None:
             ready = self._arranged(native, len(arguments), list(keywords), values)
             if ready is not None:
@@ -170,16 +194,51 @@ class CompiledFunction:
         """Which sizes of the arguments are open; None where each set of shapes has its own program."""
         return self._sized
 
-    def _run(self, values: Sequence[Value], left: bool) -> tuple[Any, Callable[[Sequence[Any]], Any] | None]:
+    def _changing(
+        self, given: Sequence[Any], values: Sequence[Value], changed: Sequence[int]
+    ) -> tuple[Any, Callable[[Sequence[Any]], Any] | None]:
+        """`_run` where the caller's objects change: what they hold is stored when the run is done."""
+        writes = self.writes
+        if self._gradient is not None:
+            writes.refuse(changed, "a function that is made of it")
+        writes.check(given, changed)
+        program = self._writer()
+        (result, finals), native = self._run(values, False, program)
+        writes.store(given, changed, finals)
+        if native is None:
+            return result, None
+
+        def again(given: Sequence[Any]) -> Any:
+            writes.check(given, changed)
+            result, finals = native(given)
+            writes.store(given, changed, finals)
+            return result
+
+        return result, again
+
+    def _writer(self) -> FunctionProgram:
+        """The program that gives what its arguments hold after a run as well."""
+        if self._writing is None:
+            self._writing = self._imported([self.writes.names[i] for i in self.writes.writes])
+        return self._writing
+
+    def pure(self, *arguments: Any) -> Any:
+        """The value for arguments that stay as they are, even if the function changes them."""
+        values = [checked(v, i) for i, v in enumerate(arguments)]
+        return self._run(values, False, self.program)[0]
+
+    def _run(
+        self, values: Sequence[Value], left: bool, program: FunctionProgram
+    ) -> tuple[Any, Callable[[Sequence[Any]], Any] | None]:
         """The value, and what runs more calls of such arguments; `left`: a program for any size did not."""
         if self._sized is not None:
-            sized = self._sized.of(values, self.program)
+            sized = self._sized.of(values, program)
             if not isinstance(sized, str) and not left:
                 try:
                     return sized(values), sized
                 except NotNative:
                     pass  # of these sizes, or numbers
-        return self.program.run(values), self.program.native(values)
+        return program.run(values), program.native(values)
 
     def _arranged(
         self, native: Callable[[Sequence[Any]], Any], count: int, keywords: list[str], values: Sequence[Value]
@@ -247,7 +306,10 @@ class CompiledFunction:
     def report(self) -> dict[str, Any]:
         """Seconds of each phase, operations, what runs where; which sizes are open, or why they are not."""
         sizes = {} if self._sized is None else {"sizes": self._sized.report()}
-        return self.program.report() | sizes
+        report = self.program.report()
+        if self._writing is not None:
+            report["instances"] += self._writing.report()["instances"]
+        return report | sizes
 
     def __repr__(self) -> str:
         return f"<glow function {getattr(self, '__name__', '')} on {self.backend}>"
@@ -427,71 +489,6 @@ def value_and_grad(
     return _differentiated(function, argnums, True, backend)
 
 
-def stop_gradient(value: Any) -> Any:
-    """The value, through which no gradient flows."""
-    return value
-
-
-def unroll(items: Any) -> Any:
-    """The items; a `for` over them is written out in compiled functions, one copy of its body an item."""
-    return items
-
-
-class DeclaredGradient:
-    """A function with a gradient of its own; see `custom_gradient`. Outside compiled code, the function."""
-
-    def __init__(self, function: Callable[..., Any], gradient: Callable[..., Any]) -> None:
-        self.glow_function = function
-        self.glow_declared = gradient
-        functools.update_wrapper(self, function)
-
-    def __call__(self, *arguments: Any, **keywords: Any) -> Any:
-        """The function itself."""
-        return self.glow_function(*arguments, **keywords)
-
-
-def custom_gradient(gradient: Callable[..., Any]) -> Callable[[Callable[..., Any]], DeclaredGradient]:
-    """Declare the gradient of the function that follows.
-
-    `gradient(d, y, x..)` gets the cotangent d of the result, the result y and the arguments x.., and gives
-    the tuple of the cotangents of the arguments: of one argument, the cotangent itself; None for nothing.
-    It is compiled like any function; what it computes is differentiated for higher orders. Errors are
-    those of `jit`.
-    """
-    if not callable(gradient):
-        raise UnsupportedError(f"custom_gradient needs a function, got a {type(gradient).__name__}")
-
-    def decorate(function: Callable[..., Any]) -> DeclaredGradient:
-        plain = function.python if isinstance(function, CompiledFunction) else function
-        return DeclaredGradient(plain, gradient)
-
-    return decorate
-
-
-class _Operator:
-    """An operator card as a function."""
-
-    def __init__(self, name: str) -> None:
-        self.glow_operator = name
-        self.__name__ = name
-
-    def __call__(self, *arguments: Any, **options: Any) -> Any:
-        raise UnsupportedError(f"glow.ops.{self.__name__} is for compiled functions; use NumPy outside")
-
-
-class _Operators:
-    """`glow.ops.softmax(x, axis=1)`: every operator card, for use in compiled functions."""
-
-    def __getattr__(self, name: str) -> _Operator:
-        if card_of(name) is None:
-            raise AttributeError(f"there is no operator '{name}'")
-        return _Operator(name)
-
-
-ops = _Operators()
-
-unroll.glow_transform = "unroll"  # pyright: ignore
-stop_gradient.glow_transform = "stop"  # pyright: ignore
 jit.glow_transform = "jit"  # pyright: ignore
 grad.glow_transform = "grad"  # pyright: ignore
 value_and_grad.glow_transform = "value_and_grad"  # pyright: ignore

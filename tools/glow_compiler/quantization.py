@@ -21,6 +21,7 @@ from glow_compiler.index_inputs import inside, sizes_of_tables
 from glow_compiler.rounding import BATCHES, losses
 from glow_dialects.core.errors import ImportProblems, NotStatic, OpenSizes, ShapeError
 from glow_dialects.core.graph_op import GraphOp
+from glow_dialects.core.plain_arrays import as_plain
 from glow_dialects.core.types import Array
 from glow_dialects.dialects import context
 from glow_dialects.ops import operators
@@ -187,7 +188,7 @@ def checked(data: Data) -> Iterator[Feed]:
             raise QuantizationError(f"batch {number} of the data is a {kind}, expected a dict of inputs")
         checked_feed: dict[str, Any] = {}
         for name, value in feed.items():
-            array = np.asarray(value)
+            array = as_plain(f"input '{name}'", value)
             usual, count = plausible(array) if array.dtype.kind == "f" else (value, 0)
             if count:
                 what = f"{count} of {array.size} numbers of input '{name}' in batch {number}"

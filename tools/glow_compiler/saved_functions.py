@@ -63,6 +63,9 @@ def save_function(function: CompiledFunction, path: Path) -> None:
     """Write the program of a function as `.mlir`; UnsupportedError for other extensions."""
     if path.suffix != ".mlir":
         raise UnsupportedError(f"{path}: a function is saved as .mlir; give it that extension")
+    writes = function.writes
+    certain = [i for i, w in writes.writes.items() if w.items]
+    writes.refuse(certain, "a file")
     program = function.program
     module = program.source.clone()
     parameters = list(function.signature.parameters.values())

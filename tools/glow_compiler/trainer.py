@@ -210,7 +210,7 @@ class Trainer:
 
     def _feed(self, inputs: Any) -> tuple[_Step, dict[str, Array]]:
         """The program for the number of samples, and the inputs by name, checked."""
-        if isinstance(inputs, np.ndarray) and len(self._inputs) == 1:
+        if type(inputs) is np.ndarray and len(self._inputs) == 1:
             port = self._inputs[0]
             if inputs.shape == port.shape and inputs.dtype == port.dtype:
                 return self._whole, {port.name: inputs}

@@ -23,6 +23,7 @@ from glow_dialects.core.attributes import INLINE_BYTES
 from glow_dialects.core.errors import GlowError, ShapeError
 from glow_dialects.core.extent import Extent, is_open
 from glow_dialects.core.graph_op import GraphOp
+from glow_dialects.core.plain_arrays import as_plain
 from glow_dialects.core.symbols import MOST
 from glow_dialects.core.types import Array, Tensor, dtype_of, element_type, shape_of, tensor
 from glow_dialects.ops.module import KINDS, GetOp, PlaceholderOp, SaveOp
@@ -95,7 +96,7 @@ class GraphBuilder(Math, Shapes, Networks):
 
         GlowError for a name that is taken, UnsupportedError for elements that are no numbers.
         """
-        values = np.asarray(array)
+        values = as_plain("a constant", array)
         if not isinstance(array, np.ndarray | np.generic) and values.dtype == np.float64:
             values = values.astype(np.float32)
         if name is None and values.nbytes <= INLINE_BYTES:
@@ -108,7 +109,7 @@ class GraphBuilder(Math, Shapes, Networks):
 
     def trainable(self, array: Array, name: str) -> Value:
         """A weight that training changes, with its first value; GlowError for a name that is taken."""
-        values = np.asarray(array)
+        values = as_plain(f"'{name}'", array)
         return self._port(name, tensor(values.shape, values.dtype), "trainable", values)
 
     def save(self, value: Like, name: str = "output") -> None:

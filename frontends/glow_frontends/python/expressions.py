@@ -12,6 +12,8 @@ from xdsl.dialects.builtin import ArrayAttr, FloatAttr, IntegerAttr, StringAttr,
 from xdsl.ir import SSAValue
 
 from glow_dialects.core.attributes import to_python
+from glow_dialects.core.errors import BindingError
+from glow_dialects.core.plain_arrays import check_plain
 from glow_dialects.fn.dialect import ConstantOp, PrimOp, TupleOp
 from glow_dialects.fn.primitives.arithmetic import Add, Mul, ToBool
 from glow_dialects.fn.primitives.items import Item
@@ -70,6 +72,8 @@ class Expressions(Emitter):
         if isinstance(thing, Masked):
             return self.prim(Item, *thing.plain) if thing.plain else refused(self, node)
         if isinstance(thing, bool | int | float | str | np.ndarray | np.number | np.bool_ | None):
+            if isinstance(thing, np.ndarray):
+                self._plain(thing, node)
             if isinstance(thing, np.ndarray) and thing.dtype == object:
                 self.fail(node, "an array of Python objects cannot be compiled", "use numbers")
             if isinstance(thing, int) and not -(2**63) <= thing < 2**63:
@@ -92,6 +96,13 @@ class Expressions(Emitter):
         if isinstance(thing, ModuleType):
             kind = f"module {thing.__name__}"
         self.fail(node, f"a {kind} cannot be a value", "use numbers, arrays, tuples and functions")
+
+    def _plain(self, thing: np.ndarray, node: ast.AST) -> None:
+        """Refuse an array of a subclass that the function reads around it."""
+        try:
+            check_plain(ast.unparse(node) if isinstance(node, ast.expr) else "an array", thing)
+        except BindingError as error:
+            self.fail(node, str(error))
 
     def expression(self, node: ast.expr, env: Env) -> Value:
         """The value of an expression; a Python object where it is known now."""

@@ -11,6 +11,7 @@ from xdsl.ir import SSAValue
 
 from glow_dialects.fn.dialect import TupleOp
 from glow_dialects.fn.record import fields_of
+from glow_frontends.python.argument_writes import caller, given
 from glow_frontends.python.desugar import is_drawn
 from glow_frontends.python.emit import Known, Made, Static, Value
 from glow_frontends.python.expressions import Env, Expressions
@@ -129,7 +130,11 @@ def compile_body(
 ) -> SSAValue:
     """The value of a function's body."""
     outer, kept, around = c.name, c.maybe, (c.foreign, c.twins, c.arguments, c.scope)
-    shares, after = c.sharing.shares, c.after
+    shares, after, caught = c.sharing.shares, c.after, (c.written, c.callers)
+    if c.main:
+        c.sharing.shares, c.callers = given(names), frozenset(map(caller, names))
+    else:
+        c.written, c.callers = (), frozenset()
     c.name, c.maybe, c.twins, c.scope = name, c.maybe - set(names), {}, object()
     c.foreign = {n: "the function around" for n in env.keys() - set(names)} | {
         n: "the caller" for n in names if not c.main
@@ -141,11 +146,11 @@ def compile_body(
     else:
 
         def missing(inner: Env) -> SSAValue:
-            return c.constant(None)
+            return c.returned(c.constant(None), inner)
 
         value = c.run(node.body, env, Flow(past=missing))
     c.name, c.maybe, c.foreign, c.twins, c.arguments, c.scope = outer, kept, *around
-    c.sharing.shares, c.after = shares, after
+    c.sharing.shares, c.after, (c.written, c.callers) = shares, after, caught
     return value
 
 

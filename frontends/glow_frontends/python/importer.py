@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from types import FunctionType
 from typing import Any
 
 from xdsl.dialects.builtin import ModuleOp, StringAttr, SymbolRefAttr, UnitAttr
@@ -25,8 +26,10 @@ from glow_frontends.python.statements import Statements
 class Importer:
     """The module being made; each Python function becomes one function of it."""
 
-    def __init__(self) -> None:
+    def __init__(self, written: Sequence[str] = ()) -> None:
         self.module = ModuleOp([])
+        #: Parameters of the user's function whose last values stand behind its result.
+        self._written = written
         self._names: dict[Any, str] = {}
         self._taken: set[str] = set()
         self._main: Any = None
@@ -58,6 +61,7 @@ class Importer:
             env[names.pop(0)] = Static(function.__self__)
         compiler = Statements(source, self, name)
         compiler.main = function is self._main
+        compiler.written = self._written if compiler.main else ()
         block = Block(arg_types=[any_type] * len(names))
         for argument, hint in zip(block.args, names, strict=True):
             argument.name_hint = hint
@@ -180,12 +184,20 @@ def _key(function: Any) -> Any:
     return (id(getattr(function, "__code__", function)), tuple(cells), id(function) if cells else 0)
 
 
-def import_function(function: Callable[..., Any]) -> tuple[ModuleOp, str]:
+def written_function(function: Any) -> FunctionType | None:
+    """The function in Python whose text says what a user's function, or what is made of it, does."""
+    inner = _user_function(function)
+    inner = getattr(inner, "python", inner)
+    return inner if isinstance(inner, FunctionType) else None
+
+
+def import_function(function: Callable[..., Any], written: Sequence[str] = ()) -> tuple[ModuleOp, str]:
     """The module of a Python function, and the name of its compiled form in it.
 
+    With `written`, it returns the pair of its value and the tuple of the last values of these parameters.
     FunctionError says what cannot be compiled, in which file and line, and what to write instead.
     """
-    importer = Importer()
+    importer = Importer(written)
     try:
         name = importer.entry(function)
     except RecursionError:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -83,6 +83,40 @@ def known_items(c: Statements, node: ast.For, env: Env) -> Items:
     return Items(whole, c.items(whole, source), not numbers or _appends(node))
 
 
+def item_at(c: Statements, node: ast.For, index: int, items: Sequence[Value], env: Env) -> Value | None:
+    """The item of a turn that is written out, for lists as the turns before left them; None at the end."""
+    names = _changing(node) & _walked_names(node.iter)
+    now = known_items(c, node, env).items if names else items
+    if len(now or items) != len(items) or (now is None and _resizes(node, names)):
+        c.fail(node, "the loop changes the length of its list", "loop over a copy: for v in x.copy()")
+    if index == len(items):
+        return None
+    return now[index] if now is not None else _picker(c, node, node.iter, env)[1](c.constant(index), env)
+
+
+def _resizes(node: ast.For, names: set[str]) -> bool:
+    """Whether a body may make the lists of names longer or shorter."""
+    for n in (n for s in node.body for n in ast.walk(s)):
+        match n:
+            case ast.Call() if changed_list(n) in names:
+                return True
+            case ast.Delete() | ast.AugAssign(target=ast.Name()):
+                if names & {m.id for m in ast.walk(n) if isinstance(m, ast.Name)}:
+                    return True
+            case ast.Subscript(value=ast.Name(id=name), slice=ast.Slice(), ctx=ast.Store()) if name in names:
+                return True
+            case _:
+                pass
+    return False
+
+
+def _walked_names(iterable: ast.expr) -> set[str]:
+    """The names whose items a loop takes: of `x`, `zip(x, y)`, `enumerate(x)`."""
+    if isinstance(iterable, ast.Call):
+        return {n for a in iterable.args for n in _walked_names(a)}
+    return {iterable.id} if isinstance(iterable, ast.Name) else set()
+
+
 def _appends(node: ast.For) -> bool:
     """Whether a tuple grows or shrinks in the body, so that each turn has its own types."""
     display = ast.Tuple | ast.List
@@ -116,8 +150,8 @@ def counted(c: Statements, node: ast.For, whole: Value | None, env: Env) -> Coun
         numbers = [c.constant(v) for v in (whole.value.start, whole.value.stop, whole.value.step)]
         return _steps(c, node, counter, numbers, whole.value.step)
     if whole is not None:
-        return _positions(c, node, counter, _items(c, whole, node.iter, _changing(node)))
-    return _positions(c, node, counter, _picker(c, node.iter, env, _changing(node)))
+        return _positions(c, node, counter, _items(c, node, whole, node.iter, env))
+    return _positions(c, node, counter, _picker(c, node, node.iter, env))
 
 
 def _bounds(c: Statements, call: ast.Call, env: Env) -> tuple[SSAValue, SSAValue, SSAValue, int | None]:
@@ -171,18 +205,20 @@ def _changing(node: ast.For) -> set[str]:
     return {name for s in statements for name, _ in changed(s)} - again
 
 
-def _items(c: Statements, whole: Value, node: ast.AST, changing: set[str]) -> Picker:
+def _items(c: Statements, loop: ast.For, whole: Value, node: ast.expr, env: Env) -> Picker:
     value = c.ssa(c.walked(whole), node)
-    name = node.id if isinstance(node, ast.Name) and node.id in changing else None
+    name = node.id if isinstance(node, ast.Name) and node.id in _changing(loop) else None
+    if name is None:
+        value = c.sharing.iterated(loop, node, value, env)
     count = c.prim(Len, value)
     return count, lambda i, env: c.prim(Item, value if name is None else c.ssa(env[name], node), i)
 
 
-def _picker(c: Statements, node: ast.expr, env: Env, changing: set[str]) -> Picker:
+def _picker(c: Statements, loop: ast.For, node: ast.expr, env: Env) -> Picker:
     """The positions of a range, enumerate, zip or reversed, of each other too, or of a value."""
     kind = _callee(c, node, env)
     if not isinstance(node, ast.Call) or kind not in _WALKS:
-        return _items(c, c.expression(node, env), node, changing)
+        return _items(c, loop, c.expression(node, env), node, env)
     if kind is range:
         first, last, step, _ = _bounds(c, node, env)
         over = c.prim(Sub, c.prim(Add, c.prim(Sub, last, first), step), c.prim(Sign, step))
@@ -191,12 +227,12 @@ def _picker(c: Statements, node: ast.expr, env: Env, changing: set[str]) -> Pick
     if not node.args:
         c.fail(node, f"{getattr(kind, '__name__', kind)} needs something to run over")
     if kind is zip:
-        pickers = [_picker(c, a, env, changing) for a in node.args]
+        pickers = [_picker(c, loop, a, env) for a in node.args]
         count = pickers[0][0]
         for other, _ in pickers[1:]:
             count = c.prim(Min, count, other)
         return count, lambda i, e: c.tuple(*[c.ssa(pick(i, e), node) for _, pick in pickers])
-    count, pick = _picker(c, node.args[0], env, changing)
+    count, pick = _picker(c, loop, node.args[0], env)
     if kind is reversed:
         last = c.prim(Sub, count, c.constant(1))
         return count, lambda i, e: pick(c.prim(Sub, last, i), e)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import ast
-import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -16,6 +15,7 @@ from glow_dialects.fn.primitives.records import Raise
 from glow_dialects.fn.primitives.tuples import CheckAssigned
 from glow_frontends.python.emit import Value
 from glow_frontends.python.errors import LengthUnknown
+from glow_frontends.python.iteration import counted, item_at, known_items
 from glow_frontends.python.statement_names import (
     always,
     assigned,
@@ -96,11 +96,6 @@ class Loops:
 
     def compile(self, node: ast.While | ast.For) -> SSAValue | None:
         """The value of the function where the loop or what follows gives it, None to go on after it."""
-        if node.orelse and not leaves(node.body, ast.Break):
-            after = [*node.orelse, *self.rest]
-            node = copy.copy(node)
-            node.orelse = []
-            return self.c.run([node, *after], self.env, self.flow)
         return self._while(node) if isinstance(node, ast.While) else self._for(node)
 
     def _while(self, node: ast.While) -> SSAValue | None:
@@ -109,8 +104,6 @@ class Loops:
         return self._loop(node, None if always(node.test) else node.test, lambda e: None, ())
 
     def _for(self, node: ast.For) -> SSAValue | None:
-        from glow_frontends.python.iteration import counted, known_items
-
         c, env = self.c, self.env
         kept = c.block, c.name, c.maybe, c.line, dict(env)
         source = known_items(c, node, env)
@@ -240,32 +233,72 @@ class Loops:
     # --- copies -------------------------------------------------------------------------------------
     def _unrolled(self, node: ast.For, items: Sequence[Value]) -> SSAValue | None:
         c, env = self.c, self.env
+        items = [self._apart(node, item) for item in items]
         live = self.flow.before(self.rest) | repeated(node)
-        if not leaves([node], ast.Return, ast.Raise) and not leaves(node.body, ast.Break, ast.Continue):
-            for item in items:
+        jumps = leaves(node.body, ast.Break, ast.Continue)
+        if leaves([node], ast.Return, ast.Raise) or leaves(node.orelse, ast.Break, ast.Continue):
+            names = self._visible(node, items)
+            leave = self._after(node, names) if leaves(node.body, ast.Break) else None
+            end = Flow(lambda e: c.run([*node.orelse, *self.rest], e, self.flow), leave, None, live)
+            return self._copies(node, items, env, names, end)
+        if not jumps:
+            for item in self._turns(node, items):
                 c.bind(node.target, item, env)
                 c.sharing.walked(node, env)
-                c.run(node.body, env, Flow(past=_nothing, live=live))
+                c.run(node.body, env, Flow(past=lambda e: c.constant(None), live=live))  # unread
             return None
-        visible = [n for n in dict.fromkeys([*assigned([node]), *c.sharing.carried]) if n in env]
-        leave = self._after(node, visible) if leaves(node.body, ast.Break) else None
+        names = self._visible(node, items)
+        packed: Exit = lambda e: c.packed(names, e, node)  # noqa: E731
+        end = Flow(lambda e: c.run(node.orelse, e, Flow(past=packed, live=live)), packed, None, live)
+        kept = c.maybe
+        copies = c.function(
+            f"{c.name}.copies", (), lambda _: self._copies(node, items, dict(env), names, end)
+        )
+        c.maybe = kept
+        c.spread(names, c.call(copies), env)
+        c.without(env, [node], names)
+        return None
 
-        def ended(e: Env) -> SSAValue:
-            return c.run([*node.orelse, *self.rest], e, self.flow)
+    def _apart(self, node: ast.For, item: Value) -> Value:
+        """An item, refused where the loop changes the array that it is part of."""
+        return (
+            self.c.sharing.iterated(node, node.iter, item, self.env) if isinstance(item, SSAValue) else item
+        )
+
+    def _turns(self, node: ast.For, items: Sequence[Value]) -> Iterator[Value]:
+        """The items one after another, as the turns before leave them."""
+        for index in range(len(items) + 1):
+            item = item_at(self.c, node, index, items, self.env)
+            if item is not None:
+                yield item
+
+    def _visible(self, node: ast.For, items: Sequence[Value]) -> list[str]:
+        """Names that have a value wherever copies of a body are left, which may be read after them."""
+        known = set(self.env)
+        if items:
+            known |= set(targets(node.target)) & self.flow.before(self.rest)
+        return [n for n in dict.fromkeys([*assigned([node]), *self.c.sharing.carried]) if n in known]
+
+    def _copies(
+        self, node: ast.For, items: Sequence[Value], env: Env, names: Sequence[str], end: Flow
+    ) -> SSAValue:
+        """A copy of the body for each item, of which several places lead to the next; then `end`."""
+        c = self.c
 
         def one(index: int, e: Env) -> SSAValue:
-            if index == len(items):
-                return ended(e)
+            item = item_at(c, node, index, items, e)
+            if item is None:
+                return end.past(e)
 
             def following(inner: Env) -> SSAValue:
                 return one(index + 1, inner)
 
+            c.bind(node.target, item, e)
             again: Exit = following
             if leaves(node.body, ast.Continue):
-                again = self._turn(node, visible, following, e)
-            c.bind(node.target, items[index], e)
+                again = self._turn(node, names, following, e)
             c.sharing.walked(node, e)
-            return c.run(node.body, e, Flow(again, leave, again, live))
+            return c.run(node.body, e, Flow(again, end.leave, again, end.live))
 
         return one(0, env)
 
@@ -288,8 +321,3 @@ def _has_turns(node: ast.While | ast.For) -> bool:
             return count > 0
         case _:
             return False
-
-
-def _nothing(env: Env) -> SSAValue:
-    """The end of a copy of a body: what follows is emitted by the caller."""
-    return None  # pyright: ignore[reportReturnType]

@@ -9,7 +9,7 @@ is no array: `r = x[i]; r += 1` changes nothing of a vector x.
 from __future__ import annotations
 
 import ast
-from collections.abc import Set
+from collections.abc import Sequence, Set
 from types import FunctionType
 from typing import TYPE_CHECKING
 
@@ -18,17 +18,20 @@ from xdsl.ir import SSAValue
 
 from glow_dialects.fn.dialect import ConstantOp, TupleOp
 from glow_dialects.fn.primitives.changes import Apart
+from glow_frontends.python.argument_writes import caller
 from glow_frontends.python.emit import Static, Value
 from glow_frontends.python.shared_names import (
     BESIDE,
     HOLDS,
     NOBODY,
     NOTHING,
+    SAME,
     Shares,
     bound,
     followed,
     joined,
     roots,
+    shared,
     shared_parameters,
     stored,
     walked,
@@ -39,6 +42,8 @@ if TYPE_CHECKING:
     from glow_frontends.python.expressions import Env
     from glow_frontends.python.statements import Statements
 
+#: What the items of a loop are taken of, as a name.
+_WALKED = "%walked"
 #: A list that holds the other, or items of it: its own items change without the other.
 _ITEMS = {HOLDS, BESIDE}
 
@@ -93,6 +98,8 @@ class Sharing:
             self._check(name, env.get(name), other, how, below, live, env)
             if name not in env and other in env:
                 self.carried[other] = None
+            if other in self.c.callers and other[1:] in self.c.written:
+                self.carried[other[1:]] = None
         if not isinstance(node, ast.If):
             self.shares = joined(self.shares, after)
 
@@ -105,6 +112,38 @@ class Sharing:
         """A name from around that sees what an assignment to an item of a name changes."""
         of = self.shares.get(name, NOBODY).items()
         return next((o for o, how in of if o in foreign and (below or how not in _ITEMS)), None)
+
+    def iterated(self, node: ast.For, walked_over: ast.expr, value: SSAValue, env: Env) -> SSAValue:
+        """What a loop gets items of, computed before it: refused where the body changes such an array."""
+        lent = lambda n: self._gives(n, env)  # noqa: E731
+        of = roots(walked_over, lent)
+        hits, _ = followed(node.body, shared(self.shares, _WALKED, of), lent)
+        for name in sorted({n for n, other, *_ in hits if other == _WALKED}):
+            changed = env.get(name)
+            if isinstance(changed, SSAValue):
+                text = (
+                    f"the loop over {ast.unparse(walked_over)} changes '{name}', which may share its memory"
+                )
+                text = f"{text}; write {name}[i] with a position i, or loop over a copy: .copy()"
+                made = self._apart(value, changed, text, False)
+                value = made if isinstance(made, SSAValue) else value
+        return value
+
+    def seen_by(self, name: str, callers: Set[str]) -> list[str]:
+        """What the caller gave that `x += v` changes, of a name that is a view of it."""
+        of = self.shares.get(name, NOBODY).items()
+        own = (caller(name), SAME)
+        return [o for o, how in of if o in callers and how not in _ITEMS and (o, how) != own]
+
+    def watched(self, seen: Sequence[str], old: SSAValue, name: str, env: Env) -> None:
+        """Refuse `x += v` of a view of what the caller gets back, unless it is of a number."""
+        for other in seen:
+            key = other if other in env else other[1:]
+            if other[1:] in self.c.written and key in env:
+                text = (
+                    f"'{name}' belongs to the caller, where it would not change; write {name} = {name} + .."
+                )
+                env[key] = self._apart(env[key], old, text, True)
 
     def owned(self, new: Value, old: Value, name: str, owner: str) -> Value:
         """The value after `x += v` of a name from around, which must be no array."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import copy
 from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass, replace
 from functools import partial
@@ -16,14 +17,23 @@ from glow_dialects.fn.primitives.assignment import SetField
 from glow_dialects.fn.primitives.changes import InPlace
 from glow_dialects.fn.primitives.records import Raise
 from glow_dialects.fn.primitives.tuples import ConcatTuples, ToTuple
+from glow_frontends.python.argument_writes import caller
 from glow_frontends.python.emit import Static, Value
 from glow_frontends.python.expressions import Env, Expressions
 from glow_frontends.python.hints import instead_of
 from glow_frontends.python.lists import without
-from glow_frontends.python.shared_names import deep, joined
+from glow_frontends.python.shared_names import deep, joined, stored
 from glow_frontends.python.sharing import Sharing
 from glow_frontends.python.source import Source
-from glow_frontends.python.statement_names import assigned, definite, exposed, leaves, read_names, repeated
+from glow_frontends.python.statement_names import (
+    assigned,
+    definite,
+    exposed,
+    leaves,
+    read_names,
+    repeated,
+    targets,
+)
 
 if TYPE_CHECKING:
     from glow_frontends.python.importer import Importer
@@ -55,6 +65,10 @@ class Statements(Expressions):
     foreign: dict[str, str]
     #: Whether the function that is compiled next is the one that the user calls.
     main: bool = False
+    #: Parameters of the function that is compiled whose last values stand behind its result.
+    written: Sequence[str] = ()
+    #: What the user gave for parameters of the function that is compiled: those change with views of them.
+    callers: frozenset[str] = frozenset()
     #: The names that are read after the statement that is compiled.
     after: Callable[[], Set[str]]
 
@@ -76,7 +90,8 @@ class Statements(Expressions):
             self.after = partial(flow.before, rest)
             match node:
                 case ast.Return():
-                    return self.constant(None) if node.value is None else self.value(node.value, env)
+                    value = self.constant(None) if node.value is None else self.value(node.value, env)
+                    return self.returned(value, env)
                 case ast.Raise():
                     return self._failure(node, env)
                 case ast.Break():
@@ -91,6 +106,8 @@ class Statements(Expressions):
                 case ast.While() | ast.For():
                     from glow_frontends.python.loops import Loops
 
+                    if node.orelse and not leaves(node.body, ast.Break):
+                        return self.run([_without_else(node), *node.orelse, *rest], env, flow)
                     self.sharing.around(node, self.after() | repeated(node), env)
                     kept = self.sharing.shares
                     done = Loops(self, rest, env, flow).compile(node)
@@ -111,6 +128,19 @@ class Statements(Expressions):
                 return done
         return flow.past(env)
 
+    def returned(self, value: SSAValue, env: Env) -> SSAValue:
+        """The result of the function for a value that it returns."""
+        if not self.written:
+            return value
+        last = (env.get(caller(n), env[n]) for n in self.written)
+        return self.tuple(value, self.tuple(*[self.ssa(v, ast.Constant(None)) for v in last]))
+
+    def _kept(self, target: ast.expr, env: Env) -> None:
+        """Before names of parameters get other values: the caller's object keeps what it holds."""
+        for name in targets(target) if self.written and not stored(target) else ():
+            if name in self.written:
+                env.setdefault(caller(name), env[name])
+
     # --- simple statements ------------------------------------------------------------------------
     def _simple(self, node: ast.stmt, env: Env) -> None:
         match node:
@@ -120,11 +150,13 @@ class Statements(Expressions):
             case ast.Assign():
                 value = self.sharing.swapped(node, self.expression(node.value, env), env)
                 for target in node.targets:
+                    self._kept(target, env)
                     self.bind(target, value, env)
                     self.sharing.assigned(target, node.value, env)
                 self._same_names(node, env)
             case ast.AnnAssign():
                 if node.value is not None:
+                    self._kept(node.target, env)
                     self.bind(node.target, self.expression(node.value, env), env)
                     self.sharing.assigned(node.target, node.value, env)
             case ast.AugAssign():
@@ -164,8 +196,12 @@ class Statements(Expressions):
             new = self.prim(InPlace, old, self.ssa(new, node))
         if not tuples:
             self.sharing.changing(target.id, self.after(), env)
-            if target.id in self.foreign:
-                new = self.sharing.owned(new, old, target.id, self.foreign[target.id])
+            seen = self.sharing.seen_by(target.id, self.callers)
+            if seen and isinstance(old, SSAValue):
+                self.sharing.watched(seen, old, target.id, env)
+            owner = self.foreign.get(target.id, "the caller" if seen else None)
+            if owner is not None:
+                new = self.sharing.owned(new, old, target.id, owner)
         self.bind(target, new, env)
 
     def _appended(self, item: ast.expr, how: str, env: Env) -> SSAValue:
@@ -395,9 +431,13 @@ def _whole_number(node: ast.AugAssign) -> bool:
     return constant and isinstance(node.op, ast.Add | ast.Sub | ast.Mult)
 
 
-def _loaded(target: ast.expr) -> ast.expr:
-    import copy
+def _without_else(node: ast.For | ast.While) -> ast.For | ast.While:
+    bare = copy.copy(node)
+    bare.orelse = []
+    return bare
 
+
+def _loaded(target: ast.expr) -> ast.expr:
     loaded = copy.copy(target)
     loaded.ctx = ast.Load()  # pyright: ignore[reportAttributeAccessIssue]
     return loaded

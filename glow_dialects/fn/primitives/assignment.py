@@ -28,6 +28,7 @@ from glow_dialects.fn.primitive import (
     options_of,
     text,
 )
+from glow_dialects.fn.primitives.fitted import fitted, fitting
 from glow_dialects.fn.primitives.items import Item, ItemPut, place_in, stored
 from glow_dialects.fn.primitives.records import FieldOf, dict_of, is_new
 from glow_dialects.fn.primitives.tuples import ToArray, UnstackLike, array_of, items_like
@@ -56,7 +57,8 @@ class SetItem(Primitive):
         if not isinstance(x[0].type, TensorType) or not x[0].type.shape:
             what = f"assignment to an item of {text_of(x[0].type)}; use a list or an array"
             raise UnsupportedError(f"{where}: {what}")
-        value = m.number(0.0) if is_zero(x[2]) else ToArray().infer(m, op, [x[2]], where)
+        value = fitted(m, x[0], x[2], where)
+        value = m.number(0.0) if is_zero(value) else ToArray().infer(m, op, [value], where)
         return m.tensors(self, op.attributes, [x[0], x[1], value], where)
 
     def build(self, u: Unit, options: dict[str, Any], attributes: Options, x: Sequence[SSAValue]) -> SSAValue:
@@ -75,7 +77,7 @@ class SetItem(Primitive):
 
         def run(t: Any, i: Any, v: Any) -> Any:
             if isinstance(t, np.ndarray):
-                return on_arrays(t, i, 0.0 if v is ZERO else array_of(v))
+                return on_arrays(t, i, 0.0 if v is ZERO else array_of(fitting(t, v, op.source)))
             if isinstance(i, str):
                 entries = dict(zip(t.names[1:], t, strict=True)) | {i: v}
                 return Record.of(("dict", *entries), list(entries.values()))
@@ -87,7 +89,7 @@ class SetItem(Primitive):
 
     def jvp(self, op: FnOp, x: Sequence[Term], d: Terms, y: Term) -> Term | None:
         whole = None if d[0] is None else d[0].prim(SetItem, x[1], y.zero())
-        value = None if d[2] is None else x[0].prim(ItemPut, x[1], d[2])
+        value = None if d[2] is None else x[0].prim(ItemSet, x[1], d[2])
         return value if whole is None else whole if value is None else whole.plus(value)
 
     def vjp(self, op: FnOp, d: Term, x: Sequence[Term], y: Result) -> Terms:
@@ -145,7 +147,19 @@ class TakeLike(Primitive):
         return run
 
     def transpose(self, op: FnOp, i: int, d: Term, x: Sequence[Term]) -> Term:
-        return x[0].prim(ItemPut, x[1], d)
+        return x[0].prim(ItemSet, x[1], d)
+
+
+class ItemSet(ItemPut):
+    """The tangent of x with a value at an index, for that of the value: of equal indices, the last."""
+
+    name = "item_set"
+
+    def build(self, u: Unit, options: dict[str, Any], attributes: Options, x: Sequence[SSAValue]) -> SSAValue:
+        return SetItem().build(u, options, attributes, [u.b.splat(0, x[0]), *x[1:]])
+
+    def transpose(self, op: FnOp, i: int, d: Term, x: Sequence[Term]) -> Term:
+        return d.prim(TakeLike, x[1], x[2])
 
 
 class SetField(Primitive):
@@ -203,4 +217,4 @@ class SetField(Primitive):
         return [self.applied(op, [d, x[1], d.zero()]), None, d.prim(FieldOf, x[1], **options_of(op))]
 
 
-ASSIGNMENT = (SetItem, TakeLike, SetField)
+ASSIGNMENT = (SetItem, TakeLike, ItemSet, SetField)

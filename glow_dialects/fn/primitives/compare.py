@@ -13,7 +13,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from glow_dialects.core.errors import UnsupportedError
 from glow_dialects.core.graph_op import GraphOp
-from glow_dialects.core.types import element_of, is_float
+from glow_dialects.core.types import dtype_of, element_of, is_float
 from glow_dialects.fn.domain import RANK, NoneType, Scalar, TensorType, Text, TupleType, Type, text
 from glow_dialects.fn.primitive import Constant, Function, Options, Pointwise, Result, Term, Typing
 from glow_dialects.fn.primitives.arithmetic import Arithmetic, Not
@@ -202,6 +202,16 @@ class ShiftRight(Bits):
 
     name, graph = "shr", ShiftRightOp
     called = (operator.rshift, np.right_shift)
+
+    def build(self, u: Unit, options: dict[str, Any], attributes: Options, x: Sequence[SSAValue]) -> SSAValue:
+        same = u.common(x, u.weak)
+        kind = dtype_of(same[0].type)
+        if kind.kind != "i":
+            return super().build(u, options, attributes, x)
+        # by as many bits as there are or more, or by less than none, the sign is left
+        last = u.b.scalar(8 * kind.itemsize - 1, same[1])
+        outside = u.op("or", u.op("cmp_lt", same[1], u.b.scalar(0, same[1])), u.op("cmp_gt", same[1], last))
+        return u.b(ShiftRightOp(same[0], u.op("select", outside, last, same[1])))
 
     def numbers(self, *x: Any) -> Any:
         return x[0] >> x[1]

@@ -201,4 +201,14 @@ class CountOutside(Constant):
         return outside_of(u, x[0], options["size"])
 
 
-ITEMS = (Item, ItemPut, Rows, RowsPut, CountOutside)
+class Least(Constant):
+    """The least element of an array of ints, as a number."""
+
+    name = "least"
+
+    def build(self, u: Unit, options: dict[str, Any], attributes: Options, x: Sequence[SSAValue]) -> SSAValue:
+        axes = tuple(range(len(shape_of(x[0]))))
+        return u.cast(u.op("reduce_min", x[0], axes=axes, keepdims=False), i64)
+
+
+ITEMS = (Item, ItemPut, Rows, RowsPut, CountOutside, Least)

@@ -13,14 +13,16 @@ from xdsl.dialects.builtin import f64
 from xdsl.ir import Block, SSAValue
 
 from glow_dialects.core.builder import Builder
+from glow_dialects.core.errors import raised
 from glow_dialects.core.graph_op import GraphOp
 from glow_dialects.core.types import dtype_of, tensor
 from glow_dialects.fn.domain import FLOAT, INT, NotNative, Scalar, TensorType
 from glow_dialects.fn.primitive import Function, Options, Pointwise, Primitive, Result, Term, Typing
 from glow_dialects.fn.primitives.arithmetic import Abs, Add, Arithmetic, Div, Mul, Neg, Sign, Sub, counted
+from glow_dialects.fn.primitives.items import Least
 from glow_dialects.fn.primitives.scalars import UFUNC, Mathematical, ScalarPrimitive, Unary
 from glow_dialects.fn.syntax import FnOp
-from glow_dialects.fn.values import V
+from glow_dialects.fn.values import V, is_mapped
 from glow_dialects.ops.activation import TanhOp
 from glow_dialects.ops.arithmetic import PowOp
 from glow_dialects.ops.splat import SplatOp
@@ -406,7 +408,11 @@ class Pow(Arithmetic):
 
         def run(*x: Any) -> Any:
             bools = isinstance(x[0], np.ndarray) and x[0].dtype == bool and UFUNC not in op.attributes
-            return square(x[0]) if bools and type(x[1]) is int and x[1] == 2 else power(*x)
+            if bools and type(x[1]) is int and x[1] == 2:
+                return square(x[0])
+            if _negative(x, UFUNC in op.attributes):
+                raise raised("ValueError", "Integers to negative integer powers are not allowed.", op.source)
+            return power(*x)
 
         return run
 
@@ -431,11 +437,24 @@ class Pow(Arithmetic):
             return Square().infer(m, op, x[:1], where)
         ints = [k.kind for k in kinds if isinstance(k, Scalar) and k.kind != "float"]
         if len(ints) < 2 or self.as_arrays(op, ints):
+            self._positive(m, x, where)
             return super().infer(m, op, x, where)
         if any(v.whole is not None for v in x):
             return m.scalar(self, x, where)
         work, result = ("float", FLOAT) if exponent is not None and exponent < 0 else ("int", INT)
         return V(result, m.t.scalar(self, work, [m.as_kind(v, work).code for v in x]))
+
+    def _positive(self, m: Typing, x: list[V], where: str) -> None:
+        """Leave the program where arrays of ints would be raised to a power below 0, which is an error."""
+        if any(map(is_mapped, x)) or not all(map(_is_int, x)):
+            return
+        exponent = x[1]
+        if isinstance(exponent.type, TensorType):
+            if not exponent.type.dtype.startswith("int") or 0 in exponent.type.shape:
+                return
+            exponent = m.tensors(Least(), {}, [exponent], where)
+        if isinstance(exponent.type, Scalar) and (exponent.type.const is None or exponent.type.const < 0):
+            m.t.within(exponent.code, 0, 2**63 - 1)
 
     def partial(self, i: int, d: Term, x: Sequence[Term], y: Result) -> Term | None:
         # d(a^b) = b a^(b-1) da + a^b log(a) db; powers of small constants without powers below zero
@@ -449,6 +468,22 @@ class Pow(Arithmetic):
         if n == 0:
             return None
         return d if n == 1 else d * (x[0] if n == 2 else x[0].prim(Pow, n - 1)) * float(n)
+
+
+def _is_int(v: V) -> bool:
+    if isinstance(v.type, TensorType):
+        return v.type.dtype.startswith(("int", "uint", "bool"))
+    return isinstance(v.type, Scalar) and v.type.kind != "float"
+
+
+def _negative(x: Sequence[Any], arrays: bool) -> bool:
+    """Whether arrays of ints are raised to a power below 0."""
+    if not arrays and not any(isinstance(v, np.ndarray) for v in x):
+        return False
+    base, exponent = map(np.asarray, x)
+    if base.dtype.kind == "u" and type(x[1]) is int:
+        return False  # no element of the array's type
+    return base.dtype.kind in "biu" and exponent.dtype.kind == "i" and bool(np.any(exponent < 0))
 
 
 MATHEMATICS = (

@@ -34,6 +34,7 @@ from glow_dialects.fn.primitive import (
     Typing,
     options_of,
 )
+from glow_dialects.fn.primitives.fitted import fitted, fitting
 from glow_dialects.fn.primitives.items import Item
 from glow_dialects.fn.python_values import ZERO, is_tuple
 from glow_dialects.fn.regions import plain_options
@@ -278,6 +279,17 @@ class ArrayFunction(ByOperators):
     @property
     def text(self) -> str:
         return f"np:{self.of}"
+
+    def infer(self, m: Typing, op: FnOp, x: list[V], where: str) -> V:
+        if self.of == "setitem":
+            x = [x[0], fitted(m, x[0], x[1], where), *x[2:]]
+        return super().infer(m, op, x, where)
+
+    def python(self, op: FnOp) -> Function:
+        run = super().python(op)
+        if self.of != "setitem":
+            return run
+        return lambda whole, value, *places: run(whole, fitting(whole, value, op.source), *places)
 
     def build(self, u: Unit, options: dict[str, Any], attributes: Options, x: Sequence[SSAValue]) -> SSAValue:
         if self.of == "setitem":

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from glow_backends.base import Port, check_inputs, check_mapping
+from glow_backends.base import Port, as_array, check_inputs, check_mapping
 from glow_dialects.core.errors import BindingError, ClosedError, GlowError
 from glow_runtime.devices.function import ModelFunction
 from glow_runtime.devices.manager import DeviceManager, Run
@@ -129,7 +129,7 @@ class Batcher:
         check_mapping(inputs)
         expected: list[Port] = []
         for signature in self._network.inputs:
-            given = np.asarray(inputs.get(signature.name, np.empty(0)))
+            given = as_array(signature.name, inputs.get(signature.name, np.empty(0)))
             rows = given.shape[0] if given.ndim else 0
             rows = rows if 0 < rows <= self.batching.size else self.batching.size
             shape = (rows, *(d or 0 for d in signature.shape[1:]))

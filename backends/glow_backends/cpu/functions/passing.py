@@ -136,6 +136,8 @@ class Results(_Words):
             case TensorType():
                 index = next(numbers)
                 small = self._small.get(index)
+                if not kind.shape:
+                    return small[()]  # NumPy's scalar  # pyright: ignore
                 return self._now[index] if small is None else small.copy()
             case TupleType():
                 items = [self._rebuilt(t, numbers) for t in kind.items]
