@@ -14,7 +14,7 @@ from xdsl.ir import Operation, SSAValue
 from glow_backends.cpu.memory import ALIGN
 from glow_dialects.core.extent import are_equal
 from glow_dialects.core.instr_op import InstrOp, is_instr_of
-from glow_dialects.core.types import bytes_of, shape_of
+from glow_dialects.core.types import buffer_type, bytes_of, element_of, shape_of, tensor
 from glow_dialects.instr.memory import (
     AllocOp,
     CopyOp,
@@ -31,6 +31,9 @@ from glow_dialects.ops.concat import ConcatOp
 from glow_dialects.ops.slice import SliceOp
 from glow_passes.contract import InstructionPass
 from glow_passes.instr.shrink_lives import shrink
+
+MOST_PARTS = 128
+"""Parts of a concatenation that one kernel copies."""
 
 
 class Places:
@@ -119,8 +122,7 @@ def view_slice(places: Places, op: SliceOp) -> bool:
     if not are_equal(view_offset(view.result) % ALIGN, 0):
         view.erase()
         return False
-    view.location = op.location
-    places.insert(view, op)
+    _insert_like(places, op, view)
     op.detach()
     op.erase()
     del places.writers[result]
@@ -152,28 +154,58 @@ def place_concat(places: Places, op: ConcatOp) -> bool:
         places.insert(result.owner, first)
     start = 0
     places.writers[result] = []
+    op.operands = ()  # else the tuple would be made anew for each part
     for part, movable in zip(parts, placed, strict=True):
         view = ViewOp.of(result, part.type, start)  # pyright: ignore[reportArgumentType]
         start += prod(shape_of(part))
-        view.location = op.location
         if movable:
             assert isinstance(part.owner, AllocOp)
+            view.location = op.location
             places.insert(view, part.owner)
             places.move(part, result)
             _replace(part, view.result)
         else:
-            places.insert(view, op)
-            copy = CopyOp(view.result, part)
-            copy.location = op.location
-            places.insert(copy, op)
+            _insert_like(places, op, view, CopyOp(view.result, part))
             insort(places.writers[result], at[op])
     op.detach()
     op.erase()
     return True
 
 
+def divide_concat(places: Places, op: ConcatOp) -> bool:
+    """concat @out r, @in a, b, c, d   ->   concat @out g, @in a, b; concat @out h, @in c, d; concat @out r, @in g, h.
+
+    The code generator takes far more than twice as long for the code of twice as many copies, which groups of
+    equal parts share.
+    """
+    parts = list(op.inputs)
+    if len(parts) <= MOST_PARTS or op.predicate is not None:
+        return False
+    made: list[SSAValue] = []
+    for start in range(0, len(parts), MOST_PARTS):
+        group = parts[start : start + MOST_PARTS]
+        shape = [*shape_of(op.result)]
+        shape[op.axis] = sum(shape_of(p)[op.axis] for p in group)
+        alloc = AllocOp.of(buffer_type(tensor(shape, element_of(op.result))))
+        _insert_like(places, op, alloc, type(op)(alloc.result, group, axis=op.axis))
+        made.append(alloc.result)
+    whole = type(op)(op.result, made, axis=op.axis)
+    _insert_like(places, op, whole, *map(DeallocOp, made))
+    op.detach()
+    op.erase()
+    divide_concat(places, whole)  # pyright: ignore[reportArgumentType]
+    return True
+
+
+def _insert_like(places: Places, op: Operation, *made: Operation) -> None:
+    """Insert operations before one, from which they come."""
+    for new in made:
+        new.location = op.location
+        places.insert(new, op)
+
+
 def place(function: InstrFuncOp) -> int:
-    """Place what can be placed; how many instructions that saved."""
+    """Place what can be placed, and divide what is left; how many instructions that changed."""
     found = [op for op in function.block.ops if is_instr_of(op, SliceOp) or is_instr_of(op, ConcatOp)]
     if not found:
         return 0
@@ -182,7 +214,7 @@ def place(function: InstrFuncOp) -> int:
         if is_instr_of(op, SliceOp):
             saved += view_slice(places, op)
         elif is_instr_of(op, ConcatOp):
-            saved += place_concat(places, op)
+            saved += place_concat(places, op) or divide_concat(places, op)
     if saved:
         shrink(function.block)
     return saved
