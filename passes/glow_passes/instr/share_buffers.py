@@ -82,9 +82,7 @@ def _whole(view: SSAValue, base: SSAValue) -> bool:
     return view_offset(view) == 0 and bytes_of(view.type) == bytes_of(base.type)
 
 
-def _merge(
-    deallocs: dict[SSAValue, DeallocOp], kept: SSAValue, operand: SSAValue, gone: SSAValue
-) -> None:
+def _merge(deallocs: dict[SSAValue, DeallocOp], kept: SSAValue, operand: SSAValue, gone: SSAValue) -> None:
     """Let `operand` (a view of all of `kept`, or `kept`) stand for `gone`, whose life ends that of `kept`."""
     ended = deallocs.pop(kept, None)
     if ended is not None:

@@ -37,7 +37,7 @@ MOST_PARTS = 128
 
 
 class Places:
-    """Where the instructions of a function stand, and which of them write each buffer, as parts are placed."""
+    """Where the instructions of a function stand, and which of them write each buffer."""
 
     def __init__(self, function: InstrFuncOp) -> None:
         self.function = function
@@ -136,7 +136,10 @@ def place_concat(places: Places, op: ConcatOp) -> bool:
     axis: int = op.axis
     if prod(shape_of(result)[:axis]) != 1 or not isinstance(result.owner, AllocOp):
         return False
-    if any(not are_equal(bytes_of(p.type) % ALIGN, 0) for p in parts[:-1]) or len(places.writers[result]) != 1:
+    if (
+        any(not are_equal(bytes_of(p.type) % ALIGN, 0) for p in parts[:-1])
+        or len(places.writers[result]) != 1
+    ):
         return False
     at, times = places.at, Counter(parts)
     placed = [
@@ -173,7 +176,7 @@ def place_concat(places: Places, op: ConcatOp) -> bool:
 
 
 def divide_concat(places: Places, op: ConcatOp) -> bool:
-    """concat @out r, @in a, b, c, d   ->   concat @out g, @in a, b; concat @out h, @in c, d; concat @out r, @in g, h.
+    """concat r, a, b, c, d   ->   concat g, a, b; concat h, c, d; concat r, g, h.
 
     The code generator takes far more than twice as long for the code of twice as many copies, which groups of
     equal parts share.

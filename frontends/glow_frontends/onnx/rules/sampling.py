@@ -12,7 +12,7 @@ from glow_dialects.core.extent import is_open
 from glow_dialects.core.types import tensor
 from glow_dialects.ops.activation import ClipOp
 from glow_dialects.ops.arithmetic import AddOp, DivOp, MaxOp, MinOp, ModOp, MulOp, SubOp
-from glow_dialects.ops.compare import CmpGeOp, CmpGtOp, CmpLeOp
+from glow_dialects.ops.compare import CmpGeOp, CmpGtOp, CmpLeOp, CmpLtOp
 from glow_dialects.ops.expand import ExpandOp
 from glow_dialects.ops.gather_elements import GatherElementsOp
 from glow_dialects.ops.logic import AndOp
@@ -45,7 +45,8 @@ def last(g: Emitter, x: Value, index: int) -> Value:
 def gather_points(g: Emitter, x: Value, taps: Sequence[Taps], fill: bool) -> Value:
     """Sums of weighted elements: x [N, C, *S], taps of positions [N, P] for each axis of S -> [N, C, P].
 
-    Positions are floats that hold integers; outside ones read 0 where `fill`, else the border.
+    Positions are floats that hold integers; outside ones read 0 where `fill`, else the border. What is no
+    number has an element, and the weight that followed from it.
     """
     count, channels = shape(x)[:2]
     sizes = shape(x)[2:]
@@ -55,7 +56,7 @@ def gather_points(g: Emitter, x: Value, taps: Sequence[Taps], fill: bool) -> Val
         index: Value | None = None
         weight: Value | None = None
         for size, (position, factor) in zip(sizes, combination, strict=True):
-            place = cast_to(g, _clipped(g, position, size), INT64)
+            place = cast_to(g, _clipped(g, _finite(g, position), size), INT64)
             index = place if index is None else g(AddOp, g(MulOp, index, g.size(size, INT64)), place)
             if factor is not None:
                 weight = factor if weight is None else g(MulOp, weight, factor)
@@ -138,12 +139,18 @@ def grid_sampled(g: Emitter, x: Value, grid: Value, mode: str, padding: str, ali
         if padding == "reflection" and mode != "cubic":
             where = _reflected(g, where, size, aligned)
         if padding in ("border", "reflection") and mode != "cubic":
-            where = _clipped(g, where, size)
+            where = _finite(g, _clipped(g, where, size))
         taps.append(_taps(g, where, mode))
         if padding == "reflection" and mode == "cubic":
             taps[-1] = [(g(RoundOp, _reflected(g, p, size, aligned)), w) for p, w in taps[-1]]
     y = gather_points(g, x, taps, padding == "zeros")
     return g.reshape(y, (*shape(x)[:2], *points))
+
+
+def _finite(g: Emitter, where: Value) -> Value:
+    """Coordinates, 0 in place of NaN and infinity."""
+    real = g(CmpLtOp, g(AbsOp, where), g.like(np.inf, where))
+    return g(SelectOp, real, where, g.like(0, where))
 
 
 def _taps(g: Emitter, where: Value, mode: str) -> Taps:
@@ -199,10 +206,22 @@ def roi_align(g: Emitter, n: Node) -> Value:
         spans = known[index, 2:] - known[index, :2]
         if not half:
             spans = np.maximum(spans, 1.0)
-        samples = max(1, int(np.ceil(spans[1] / height))), max(1, int(np.ceil(spans[0] / width)))
+        samples = _samples(spans[1] / height), _samples(spans[0] / width)
+        if 0 in samples:
+            rows.append(_zeros(g, (1, shape(x)[1], height, width), x))
+            continue
         batch = cut(g, batches, [index], [index + 1])
         rows.append(_align(g, x, known[index : index + 1], batch, (height, width), samples, half, mode))
-    return join(g, rows, 0)
+    return join(g, rows, 0) if rows else _zeros(g, (0, shape(x)[1], height, width), x)
+
+
+def _samples(size: float) -> int:
+    """Places a cell along an axis: none where it has no size, or none that is a finite number."""
+    return max(0, int(np.ceil(size))) if np.isfinite(size) else 0
+
+
+def _zeros(g: Emitter, size: Sequence[int], like: Value) -> Value:
+    return g(ExpandOp, g.like(0, like), results=tensor(size, type_of(like).element_type))
 
 
 def _align(
@@ -238,14 +257,15 @@ def _align(
         flat = g.reshape(where, (count, rows * columns))
         inside = within(g, flat, -1, size)
         keep = inside if keep is None else g(AndOp, keep, inside)
+        flat = g(SelectOp, inside, flat, g.like(0, flat))  # which may be no number
         taps.append(linear_taps(g, _clipped(g, flat, size)))
     assert keep is not None
-    mask = g.reshape(cast_to(g, keep, dtype_of_value(x)), (count, 1, rows * columns))
+    mask = g.reshape(keep, (count, 1, rows * columns))
     if mode == "max":
         values = _largest_corner(g, picked, taps)
     else:
         values = gather_points(g, picked, taps, False)
-    values = g(MulOp, values, mask)
+    values = g(SelectOp, mask, values, g.like(0, values))
     cells = (count, channels, out[0], samples[0], out[1], samples[1])
     kind = ReduceMaxOp if mode == "max" else ReduceMeanOp
     return g(kind, g.reshape(values, cells), axes=(3, 5), keepdims=False)
