@@ -15,6 +15,7 @@ import os
 import pstats
 import time
 from collections.abc import Callable, Iterable
+from typing import Any
 
 import numpy as np
 import onnx
@@ -34,7 +35,7 @@ class _Model:
         self.constants: list[onnx.TensorProto] = []
         self.random = np.random.default_rng(0)
 
-    def node(self, kind: str, *inputs: str, **attributes: object) -> str:
+    def node(self, kind: str, *inputs: str, **attributes: Any) -> str:
         result = f"v{len(self.nodes)}"
         self.nodes.append(helper.make_node(kind, list(inputs), [result], **attributes))
         return result

@@ -94,7 +94,8 @@ def test_other_sampling_of_integers(
     kind = helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
     model = resize(x.shape, 2, (0.5, 1.5), kind, mode=mode, antialias=antialias)
     model.opset_import[0].version = 19
-    want = ReferenceEvaluator(model).run(None, {"x": x})[0]
+    reference: Any = ReferenceEvaluator(model)
+    want = reference.run(None, {"x": x})[0]
     if opened:
         model.graph.input[0].type.tensor_type.shape.dim[2].dim_param = "H"
     options: Any = {"specialize": "never"} if opened else {}

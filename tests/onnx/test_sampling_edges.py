@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import onnx
 import pytest
@@ -22,7 +24,7 @@ REGIONS: dict[str, list[list[float]]] = {
 NO_NUMBERS = [[NAN, 1, 5, 5], [NAN, NAN, NAN, NAN], [0, 0, INF, 5], [-INF, 0, 5, 5]]
 
 
-def roi_align(regions: list[list[float]], **attributes: object) -> tuple[onnx.ModelProto, dict[str, Array]]:
+def roi_align(regions: list[list[float]], **attributes: Any) -> tuple[onnx.ModelProto, dict[str, Array]]:
     """A model, and its inputs."""
     r = np.array(regions, np.float32).reshape(-1, 4)
     feed = {"x": X, "r": r, "b": np.arange(len(r)) % 2}
@@ -41,7 +43,7 @@ def roi_align(regions: list[list[float]], **attributes: object) -> tuple[onnx.Mo
 @pytest.mark.parametrize("regions", REGIONS)
 def test_regions(regions: str, mode: str, coordinates: str, ratio: int, backend: str) -> None:
     """As onnxruntime: 0 where a region has no samples."""
-    options = {"mode": mode, "coordinate_transformation_mode": coordinates, "sampling_ratio": ratio}
+    options: Any = {"mode": mode, "coordinate_transformation_mode": coordinates, "sampling_ratio": ratio}
     if (regions, coordinates, ratio) == ("of no size", "half_pixel", 0):
         REGIONS[regions][3:] = []  # onnxruntime refuses it where one axis alone has no size
     model, feed = roi_align(REGIONS[regions], **options)

@@ -56,7 +56,7 @@ class _Order:
     def _sources(self, place: int) -> set[int]:
         """Where the operands of what stands at a place are made."""
         owners = (v.owner for op in self.parts[place] for v in op.operands)
-        return {self.place[o] for o in owners if o in self.place} - {place}
+        return {self.place[o] for o in owners if isinstance(o, Operation) and o in self.place} - {place}
 
     def _readers(self, place: int) -> set[int]:
         """Where the results of what stands at a place are read."""

@@ -132,8 +132,8 @@ def _pool(n: Node) -> tuple[Sequence[int], dict[tuple[Any, ...], int]]:
     for length, (begin, end) in enumerate(pairwise(starts), 1):
         if not 0 <= begin <= end <= len(items) or (end - begin) % length:
             raise RuleError(
-                f"attribute 'ngram_counts' {list(counts)} does not divide a pool of {len(items)} entries into "
-                f"{length}-grams"
+                f"attribute 'ngram_counts' {list(counts)} does not divide a pool of {len(items)} entries "
+                f"into {length}-grams"
             )
         grams += [tuple(items[i : i + length]) for i in range(begin, end, length)]
     if not indexes or min(indexes) < 0:
