@@ -7,6 +7,8 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
 from math import inf
 
+import numpy as np
+
 Request = tuple[int, int, int]
 ALIGNMENT = 64
 
@@ -44,12 +46,12 @@ def plan_offsets(requests: Sequence[Request], alignment: int = ALIGNMENT, search
     rivals = _rivals(requests, sizes)
     best: Placed | None = None
     for order in _orders(requests, sizes):
-        best = _place(sizes, rivals, order, most=inf if best is None else best[1] - 1) or best
+        best = _placed(requests, sizes, rivals, order, inf if best is None else best[1] - 1) or best
         assert best is not None
         if best[1] <= bound:
             return best[0]
     assert best is not None
-    return _searched(sizes, rivals, best, bound) if search else best[0]
+    return best[0] if rivals is None or not search else _searched(sizes, rivals, best, bound)
 
 
 def plan_like(requests: Sequence[Request], known: Sequence[int], most: float) -> list[int] | None:
@@ -59,7 +61,7 @@ def plan_like(requests: Sequence[Request], known: Sequence[int], most: float) ->
     """
     sizes = [-(-s // ALIGNMENT) * ALIGNMENT if end > start else 0 for start, end, s in requests]
     order = sorted(range(len(sizes)), key=known.__getitem__)
-    placed = _place(sizes, _rivals(requests, sizes), order, most=most * max_live(requests))
+    placed = _placed(requests, sizes, _rivals(requests, sizes), order, most * max_live(requests))
     return None if placed is None else placed[0]
 
 
@@ -103,12 +105,19 @@ def _pressure(requests: Sequence[Request], sizes: Sequence[int]) -> list[int]:
     return [max(totals[a:b], default=0) for a, b in spans]
 
 
-def _rivals(requests: Sequence[Request], sizes: Sequence[int]) -> list[list[int]]:
-    """For each buffer those that live at one time with it; empty ones have and are none."""
+def _rivals(requests: Sequence[Request], sizes: Sequence[int]) -> list[list[int]] | None:
+    """For each buffer those that live at one time with it; empty ones have and are none.
+
+    None where there are more than would be searched through even once.
+    """
     rivals: list[list[int]] = [[] for _ in requests]
     live: list[int] = []
+    count = 0
     for i in sorted((i for i, size in enumerate(sizes) if size), key=lambda i: requests[i][0]):
         live = [j for j in live if requests[j][1] > requests[i][0]]
+        count += 2 * len(live)
+        if count > SEARCH:
+            return None
         for j in live:
             rivals[j].append(i)
         rivals[i].extend(live)
@@ -147,6 +156,38 @@ def _place(
             return None
         offsets[i] = position
     return offsets, max((o + s for o, s in zip(offsets, sizes, strict=True)), default=0), order
+
+
+def _placed(
+    requests: Sequence[Request],
+    sizes: Sequence[int],
+    rivals: Sequence[Sequence[int]] | None,
+    order: Sequence[int],
+    most: float,
+) -> Placed | None:
+    """What `_place` gives for all of an order, be the rivals known or too many to be listed."""
+    if rivals is not None:
+        return _place(sizes, rivals, order, most=most)
+    offsets, top = [0] * len(sizes), 0
+    low, high, first, last = (np.zeros(len(sizes), np.int64) for _ in range(4))  # by offset
+    count = 0
+    for i in order:
+        start, end, _ = requests[i]
+        if not sizes[i]:
+            continue
+        there = (first[:count] < end) & (last[:count] > start)
+        behind = np.maximum.accumulate(np.append(0, high[:count][there]))
+        fits = low[:count][there] - behind[:-1] >= sizes[i]
+        position = int(behind[fits.argmax() if fits.any() else -1])
+        if position + sizes[i] > most:
+            return None
+        offsets[i], top = position, max(top, position + sizes[i])
+        at = int(np.searchsorted(low[:count], position))
+        for column, value in ((low, position), (high, position + sizes[i]), (first, start), (last, end)):
+            column[at + 1 : count + 1] = column[at:count]
+            column[at] = value
+        count += 1
+    return offsets, top, order
 
 
 #: Rivals looked at in one search (some 30 ms), and orders tried before it begins again at the first.

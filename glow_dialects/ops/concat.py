@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import accumulate
 
 import numpy as np
 from xdsl.ir import Attribute, SSAValue
@@ -64,8 +65,7 @@ class ConcatOp(PureOp):
     def offsets(self) -> list[int]:
         """Where each input starts along the axis."""
         axis: int = self.axis
-        sizes = [shape_of(p)[axis] for p in self.inputs]
-        return [sum(sizes[:i]) for i in range(len(sizes))]
+        return [*accumulate((shape_of(p)[axis] for p in self.inputs[:-1]), initial=0)]
 
     def backward(self, dy: SSAValue, b: Builder) -> Sequence[SSAValue | None]:
         axis: int = self.axis

@@ -101,7 +101,8 @@ class ResizeOp(ResizeBaseOp):
     Linear sampling adds up the elements around a place in the order of their places, each by the product of
     its axes' weights, every product and sum rounded: so what is stored on 8 bits behind it is onnxruntime's.
     Cubic and antialiased sampling goes axis by axis. Integers are interpolated as float64 (linearly, up to
-    16 bits: as float32), clamped to the range of the element type, and truncated.
+    16 bits: as float32), rounded, halves up, and clamped to the range of the element type. Plain linear
+    sampling truncates them, as onnxruntime does.
     """
 
     name = "glow.resize"
@@ -130,7 +131,7 @@ class ResizeOp(ResizeBaseOp):
         sampled, value = taps(self, shape_of(self.input)), self.input
         assert not any(t.repeat for t in sampled), "kernels take open sizes"
         if not is_float(element_of(value)) and not all(t.single for t in sampled):
-            return None  # integers are clamped and truncated at the end
+            return None  # integers are rounded and clamped at the end
         for tap in sampled:
             parts = [
                 _weighted(b(GatherOp(value, b.constant(index), axis=tap.axis)), weights, tap, b)
@@ -148,7 +149,7 @@ class ResizeOp(ResizeBaseOp):
         x = resized(self, input)
         if result.dtype.kind in "iu" and x.dtype.kind == "f":
             limits = np.iinfo(result.dtype)
-            x = np.clip(np.trunc(x), limits.min, limits.max)
+            x = np.clip(np.trunc(x) if is_linear(self) else np.floor(x + 0.5), limits.min, limits.max)
         result[...] = x
 
 

@@ -6,8 +6,10 @@ import random
 import time
 from itertools import combinations
 
+import numpy as np
 import pytest
 
+from glow_dialects.core import arena
 from glow_dialects.core.arena import Request, max_live, plan_like, plan_offsets
 
 K = 64
@@ -81,3 +83,17 @@ def test_wrong_requests(request_: Request) -> None:
         plan_offsets([request_])
     with pytest.raises(ValueError, match="alignment must be positive"):
         plan_offsets([(0, 1, 8)], alignment=0)
+
+
+def test_many_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where rivals are too many to be listed, places are the same."""
+    rng = np.random.default_rng(3)
+    starts = rng.integers(0, 40, 60)
+    ends = starts + rng.integers(0, 25, 60)
+    sizes = rng.choice([0, 1, 64, 100, 640, 3000], 60)
+    requests = list(zip(starts.tolist(), ends.tolist(), sizes.tolist(), strict=True))
+    known = plan_offsets(requests)
+    again = plan_like(requests, known, 3.0)
+    monkeypatch.setattr(arena, "SEARCH", -1)
+    assert plan_offsets(requests, search=True) == known
+    assert plan_like(requests, known, 3.0) == again

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 from graph_runner import Graph
@@ -25,20 +26,23 @@ from glow_dialects.ops.softmax import SoftmaxOp
 from glow_passes.graph.dce import DcePass
 
 R = np.random.default_rng(0)
-WITHOUT, NATIVE = "haswell", "sapphirerapids"
-"""Processors without arithmetic on 16-bit floats, and with it."""
+WITHOUT, HALVES, NATIVE = "haswell", "sapphirerapids", "znver4"
+"""Processors without arithmetic on 16-bit floats, with sums in float16, and with float32 sums of bfloat16."""
+BF16 = "bfloat16"
 Build = Callable[[Graph], SSAValue]
 
 
 def given(g: Graph, *shape: int, dtype: str = "float16", known: bool = False) -> SSAValue:
     """An input, or a constant."""
-    array = R.uniform(0.5, 1.5, shape).astype(dtype)
+    array = R.uniform(0.5, 1.5, shape).astype(ml_dtypes.bfloat16 if dtype == BF16 else dtype)
     return g.constant(array) if known else g.input(array)
 
 
-def product(g: Graph, rows: int = 3, depth: int = 2, *batch: int, **more: Any) -> SSAValue:
+def product(
+    g: Graph, rows: int = 3, depth: int = 2, *batch: int, dtype: str = "float16", **more: Any
+) -> SSAValue:
     """A product by constant weights."""
-    a, b = given(g, *batch, rows, depth), given(g, *batch, depth, 4, known=True)
+    a, b = given(g, *batch, rows, depth, dtype=dtype), given(g, *batch, depth, 4, dtype=dtype, known=True)
     return g.b((BatchMatmulOp if batch else MatmulOp)(a, b, **more))
 
 
@@ -47,9 +51,10 @@ def conv(g: Graph, dtype: str = "float16") -> SSAValue:
     return g.b(ConvOp(given(g, 1, 2, 3, 3, dtype=dtype), given(g, 2, 2, 1, 1, dtype=dtype, known=True), None))
 
 
-def norm(g: Graph) -> SSAValue:
+def norm(g: Graph, dtype: str = "float16") -> SSAValue:
     """A normalisation."""
-    return g.b(BatchNormOp(given(g, 1, 2, 3, 3), *(given(g, 2, known=True) for _ in range(4))))
+    x = given(g, 1, 2, 3, 3, dtype=dtype)
+    return g.b(BatchNormOp(x, *(given(g, 2, dtype=dtype, known=True) for _ in range(4))))
 
 
 def scattered(g: Graph, reduction: str) -> SSAValue:
@@ -85,15 +90,16 @@ WIDE: dict[str, tuple[str, str, Build]] = {
     "a pool": (WITHOUT, "max_pool", lambda g: g.b(MaxPoolOp(conv(g), kernel=(2, 2)))),
     "a sum of rows": (WITHOUT, "scatter_elements", lambda g: scattered(g, "add")),
     "a normalisation": (WITHOUT, "batch_norm", norm),
-    "a normalisation, of which none has kernels": (NATIVE, "batch_norm", norm),
-    "products of a batch": (NATIVE, "batch_matmul", lambda g: product(g, 3, 2, 2)),
-    "an odd depth": (NATIVE, "matmul", lambda g: product(g, 3, 3)),
-    "no depth": (NATIVE, "matmul", lambda g: product(g, 3, 0)),
-    "no rows": (NATIVE, "matmul", lambda g: product(g, 0)),
+    "a product whose sums would be float16": (HALVES, "matmul", product),
+    "a normalisation, of which none has kernels": (NATIVE, "batch_norm", lambda g: norm(g, BF16)),
+    "products of a batch": (NATIVE, "batch_matmul", lambda g: product(g, 3, 2, 2, dtype=BF16)),
+    "an odd depth": (NATIVE, "matmul", lambda g: product(g, 3, 3, dtype=BF16)),
+    "no depth": (NATIVE, "matmul", lambda g: product(g, 3, 0, dtype=BF16)),
+    "no rows": (NATIVE, "matmul", lambda g: product(g, 0, dtype=BF16)),
 }
 NARROW: dict[str, tuple[str, str, Build]] = {
-    "a product": (NATIVE, "matmul", product),
-    "a product of one batch": (NATIVE, "batch_matmul", lambda g: product(g, 3, 2, 1)),
+    "a product": (NATIVE, "matmul", lambda g: product(g, dtype=BF16)),
+    "a product of one batch": (NATIVE, "batch_matmul", lambda g: product(g, 3, 2, 1, dtype=BF16)),
     "under a predicate": (
         WITHOUT, "matmul", lambda g: product(g, predicate=g.input(np.array(True))),
     ),
@@ -115,7 +121,7 @@ def test_wide(name: str) -> None:
 def test_narrow(name: str) -> None:
     """What has kernels of its own, or is in no network of such layers."""
     cpu, op, build = NARROW[name]
-    assert types(cpu, build)[op] == "f16"
+    assert types(cpu, build)[op] == ("bf16" if cpu == NATIVE else "f16")
 
 
 @pytest.mark.parametrize(
@@ -123,7 +129,7 @@ def test_narrow(name: str) -> None:
     [
         (WITHOUT, conv, (), 2),  # the image's and the result's, none before the relu
         (WITHOUT, product, (), 4),
-        (NATIVE, norm, (), 2),
+        (HALVES, norm, (), 2),
         (WITHOUT, conv, (i32, f16), 6),
         (WITHOUT, conv, (f64, f16), 6),
     ],

@@ -10,6 +10,7 @@ import onnx
 import onnxruntime
 import pytest
 from onnx import TensorProto, helper, numpy_helper
+from onnx.reference import ReferenceEvaluator
 
 import glow_compiler as glow
 from benchmarks.quantized_by_onnxruntime import WAYS
@@ -78,6 +79,30 @@ def test_linear_of_bytes(dtype: type, scale: float, backend: str) -> None:
     kind = helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
     model = resize((1, 4, 33, 48), 2, (scale, scale), kind, mode="linear")
     np.testing.assert_array_equal(glow.compile(model, backend=backend).run(feed)["y"], peer(model, feed))
+
+
+@BACKENDS
+@pytest.mark.parametrize("opened", [False, True])
+@pytest.mark.parametrize("dtype", [np.uint8, np.int8, np.int32, np.uint16])
+@pytest.mark.parametrize(("mode", "antialias"), [("linear", 1), ("cubic", 1), ("cubic", 0)])
+def test_other_sampling_of_integers(
+    mode: str, antialias: int, dtype: type, opened: bool, backend: str
+) -> None:
+    """Antialiased and cubic results are rounded; the reference rounds halves to even, and we up."""
+    rng, info = np.random.default_rng(5), np.iinfo(dtype)
+    x = rng.integers(max(info.min, -1000), min(info.max, 1000) + 1, (1, 3, 24, 20)).astype(dtype)
+    kind = helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
+    model = resize(x.shape, 2, (0.5, 1.5), kind, mode=mode, antialias=antialias)
+    model.opset_import[0].version = 19
+    reference: Any = ReferenceEvaluator(model)
+    want = reference.run(None, {"x": x})[0]
+    if opened:
+        model.graph.input[0].type.tensor_type.shape.dim[2].dim_param = "H"
+    options: Any = {"specialize": "never"} if opened else {}
+    got = glow.compile(model, backend=backend, **options).run({"x": x})["y"]
+    away = got.astype(np.int64) - want
+    assert np.abs(away).max() <= 1
+    assert (away != 0).mean() < 0.05
 
 
 @pytest.mark.parametrize("rounding", ["round_prefer_floor", "round_prefer_ceil", "floor", "ceil"])

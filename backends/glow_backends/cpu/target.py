@@ -104,8 +104,11 @@ class CpuTarget:
         return self.vector_bytes // 4
 
     def computes(self, dtype: str) -> bool:
-        """Whether layers on 16-bit floats (f16, bf16) gain by arithmetic of their own."""
-        return {"f16": self.has_fp16, "bf16": self.has_bf16}.get(dtype, False)
+        """Whether layers on 16-bit floats gain by arithmetic of their own that adds in float32.
+
+        Sums in float16 (AVX512-FP16) would overflow, or lose what cancels, where results are finite.
+        """
+        return dtype == "bf16" and self.has_bf16
 
     @property
     def needs(self) -> list[str]:

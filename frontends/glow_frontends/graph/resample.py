@@ -115,7 +115,8 @@ def sized(g: Emitter, x: Value, sizes: Sequence[int], scales: Sequence[Ratio], *
     kind = dtype_of_value(x)
     if more["mode"] != "nearest" and kind not in (FLOAT, REAL) and is_open((*sizes, *shape(x))):
         wide = cast_to(g, x, REAL if kind.kind in "iub" else FLOAT)
-        return _narrowed(g, sized(g, wide, sizes, scales, **more), kind)
+        cut = more["mode"] == "linear" and not more["antialias"]
+        return _narrowed(g, sized(g, wide, sizes, scales, **more), kind, cut)
     known: list[float] = []
     for axis, (size, before, scale) in enumerate(zip(sizes, shape(x), scales, strict=True)):
         opened = isinstance(scale, tuple) or is_open((size, before))
@@ -134,9 +135,10 @@ _PLAIN: dict[str, Any] = {"exclude_outside": False, "antialias": False}
 """Options of which older versions have none."""
 
 
-def _narrowed(g: Emitter, x: Value, kind: np.dtype) -> Value:
-    """Reals as another type: as ints those that there are, cut."""
+def _narrowed(g: Emitter, x: Value, kind: np.dtype, cut: bool) -> Value:
+    """Reals as another type: as ints those that there are, cut or rounded (see `ResizeOp`)."""
     if kind.kind in "iu":
+        x = x if cut else g(FloorOp, g(AddOp, x, g.like(0.5, x)))
         limits = np.iinfo(kind)
         x = g(MinOp, g(MaxOp, x, g.like(limits.min, x)), g.like(limits.max, x))
     return cast_to(g, x, kind)

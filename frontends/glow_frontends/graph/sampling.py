@@ -12,7 +12,7 @@ from glow_dialects.core.extent import is_open
 from glow_dialects.core.types import tensor
 from glow_dialects.ops.activation import ClipOp
 from glow_dialects.ops.arithmetic import AddOp, MaxOp, MinOp, ModOp, MulOp, SubOp
-from glow_dialects.ops.compare import CmpGeOp, CmpGtOp, CmpLeOp
+from glow_dialects.ops.compare import CmpGeOp, CmpGtOp, CmpLeOp, CmpLtOp
 from glow_dialects.ops.expand import ExpandOp
 from glow_dialects.ops.gather_elements import GatherElementsOp
 from glow_dialects.ops.logic import AndOp
@@ -32,7 +32,8 @@ Taps = list[tuple[Value, "Value | None"]]
 def gather_points(g: Emitter, x: Value, taps: Sequence[Taps], fill: bool) -> Value:
     """Sums of weighted elements: x [N, C, *S], taps of positions [N, P] for each axis of S -> [N, C, P].
 
-    Positions are floats that hold integers; outside ones read 0 where `fill`, else the border.
+    Positions are floats that hold integers; outside ones read 0 where `fill`, else the border. What is no
+    number has an element, and the weight that followed from it.
     """
     count, channels = shape(x)[:2]
     sizes = shape(x)[2:]
@@ -42,7 +43,7 @@ def gather_points(g: Emitter, x: Value, taps: Sequence[Taps], fill: bool) -> Val
         index: Value | None = None
         weight: Value | None = None
         for size, (position, factor) in zip(sizes, combination, strict=True):
-            place = cast_to(g, clipped(g, position, size), INT64)
+            place = cast_to(g, clipped(g, _finite(g, position), size), INT64)
             index = place if index is None else g(AddOp, g(MulOp, index, g.size(size, INT64)), place)
             if factor is not None:
                 weight = factor if weight is None else g(MulOp, weight, factor)
@@ -118,12 +119,18 @@ def grid_sampled(g: Emitter, x: Value, grid: Value, mode: str, padding: str, ali
         if padding == "reflection" and mode != "cubic":
             where = _reflected(g, where, size, aligned)
         if padding in ("border", "reflection") and mode != "cubic":
-            where = clipped(g, where, size)
+            where = _finite(g, clipped(g, where, size))
         taps.append(_taps(g, where, mode))
         if padding == "reflection" and mode == "cubic":
             taps[-1] = [(g(RoundOp, _reflected(g, p, size, aligned)), w) for p, w in taps[-1]]
     y = gather_points(g, x, taps, padding == "zeros")
     return g.reshape(y, (*shape(x)[:2], *points))
+
+
+def _finite(g: Emitter, where: Value) -> Value:
+    """Coordinates, 0 in place of NaN and infinity."""
+    real = g(CmpLtOp, g(AbsOp, where), g.like(np.inf, where))
+    return g(SelectOp, real, where, g.like(0, where))
 
 
 def _taps(g: Emitter, where: Value, mode: str) -> Taps:

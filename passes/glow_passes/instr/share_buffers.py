@@ -49,6 +49,7 @@ def share(function: InstrFuncOp) -> int:
             op.erase()
     first, last = _lives(function)
     views: defaultdict[SSAValue, list[ViewOp]] = defaultdict(list)
+    deallocs = {op.buffer: op for op in function.block.ops if isinstance(op, DeallocOp)}
     for op in list(function.block.ops):
         if isinstance(op, ViewOp):
             views[origin(op.result)].append(op)
@@ -68,7 +69,7 @@ def share(function: InstrFuncOp) -> int:
             for view in views.pop(out, ()):  # of what nothing has touched before: `operand` may begin later
                 view.detach()
                 function.block.insert_op_before(view, op)
-            _merge(base, operand, out)
+            _merge(deallocs, base, operand, out)
             last[base] = last.pop(out, op)
             first.pop(out, None)
             saved += 1
@@ -81,15 +82,15 @@ def _whole(view: SSAValue, base: SSAValue) -> bool:
     return view_offset(view) == 0 and bytes_of(view.type) == bytes_of(base.type)
 
 
-def _merge(kept: SSAValue, operand: SSAValue, gone: SSAValue) -> None:
-    """Let `operand` (a view of all of `kept`, or `kept`) stand for `gone`."""
-    for use in list(kept.uses):
-        if isinstance(use.operation, DeallocOp):
-            use.operation.detach()
-            use.operation.erase()
-    for use in list(gone.uses):
-        if isinstance(use.operation, DeallocOp):
-            use.operation.operands[use.index] = kept
+def _merge(deallocs: dict[SSAValue, DeallocOp], kept: SSAValue, operand: SSAValue, gone: SSAValue) -> None:
+    """Let `operand` (a view of all of `kept`, or `kept`) stand for `gone`, whose life ends that of `kept`."""
+    ended = deallocs.pop(kept, None)
+    if ended is not None:
+        ended.detach()
+        ended.erase()
+    if gone in deallocs:
+        deallocs[kept] = deallocs.pop(gone)
+        deallocs[kept].operands[0] = kept
     owner = gone.owner
     gone.replace_all_uses_with(operand)
     assert isinstance(owner, AllocOp)

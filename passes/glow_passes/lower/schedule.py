@@ -19,12 +19,8 @@ from glow_passes.contract import GraphPass
 
 
 def _parents(op: Operation) -> list[Operation]:
-    parents: list[Operation] = []
-    for value in op.operands:
-        owner = value.owner
-        if isinstance(owner, Operation) and owner not in parents:
-            parents.append(owner)
-    return parents
+    owners = dict.fromkeys(value.owner for value in op.operands)
+    return [owner for owner in owners if isinstance(owner, Operation)]
 
 
 def _users(value: SSAValue) -> list[Operation]:
@@ -100,8 +96,7 @@ def _order(ops: list[Operation], by_memory: bool) -> list[Operation]:
         ops += [op for op in waiting if placed.issuperset(readers[op])]
         waiting = [op for op in waiting if not placed.issuperset(readers[op])]
     for op in ops:
-        parents = _parents(op)
-        parents += [r for r in readers.get(op, ()) if r not in parents]
+        parents = [*dict.fromkeys((*_parents(op), *readers.get(op, ())))]
         if by_memory:
             parents.sort(key=lambda p: peak[p] - left[p], reverse=True)
         size = 0 if isinstance(op, GetOp) else sum(estimate(bytes_of(r.type)) for r in op.results)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right, insort
+from collections import Counter, defaultdict
 from dataclasses import dataclass
 from math import prod
 
@@ -12,7 +14,7 @@ from xdsl.ir import Operation, SSAValue
 from glow_backends.cpu.memory import ALIGN
 from glow_dialects.core.extent import are_equal
 from glow_dialects.core.instr_op import InstrOp, is_instr_of
-from glow_dialects.core.types import bytes_of, shape_of
+from glow_dialects.core.types import buffer_type, bytes_of, element_of, shape_of, tensor
 from glow_dialects.instr.memory import (
     AllocOp,
     CopyOp,
@@ -30,29 +32,49 @@ from glow_dialects.ops.slice import SliceOp
 from glow_passes.contract import InstructionPass
 from glow_passes.instr.shrink_lives import shrink
 
-
-def _writers(buffer: SSAValue) -> list[Operation]:
-    """The instructions that write a buffer or a view of it."""
-    return [
-        op
-        for op, index in uses_of([buffer])
-        if isinstance(op, InstrOp)
-        and not isinstance(op, DeallocOp)
-        and any(op.operands[index] is v for v in op.written())
-    ]
+MOST_PARTS = 128
+"""Parts of a concatenation that one kernel copies."""
 
 
-def _written_between(op: SliceOp, base: SSAValue, result: SSAValue) -> bool:
-    """Whether a buffer is written after a slice of it, while the slice is still read."""
-    pending = {user for user, _ in uses_of([result]) if user is not op and not isinstance(user, DeallocOp)}
-    writers = set(_writers(base))
-    following = op.next_op
-    while following is not None and pending:
-        if following in writers:
-            return True
-        pending.discard(following)
-        following = following.next_op
-    return False
+class Places:
+    """Where the instructions of a function stand, and which of them write each buffer."""
+
+    def __init__(self, function: InstrFuncOp) -> None:
+        self.function = function
+        self.at: dict[Operation, int] = {}
+        #: Places of the instructions that write an alloc or weight, or a view of it, in order.
+        self.writers: defaultdict[SSAValue, list[int]] = defaultdict(list)
+        for at, op in enumerate(function.block.ops):
+            for item in op.walk() if op.regions else (op,):
+                self.at[item] = at
+                if isinstance(item, InstrOp) and not isinstance(item, DeallocOp):
+                    for value in item.written():
+                        self.writers[origin(value)].append(at)
+
+    def last_reader(self, op: SliceOp, result: SSAValue) -> int:
+        """Where a slice's result is used last."""
+        users = (user for user, _ in uses_of([result]) if user is not op and not isinstance(user, DeallocOp))
+        return max((self.at[user] for user in users), default=-1)
+
+    def written_between(self, base: SSAValue, after: int, last: int) -> bool:
+        """Whether an instruction behind `after`, `last` at most, writes a buffer."""
+        writers = self.writers[base]
+        index = bisect_right(writers, after)
+        return index < len(writers) and writers[index] <= last
+
+    def insert(self, op: Operation, before: Operation) -> None:
+        """Insert an operation before another one, at whose place it stands then."""
+        self.function.block.insert_op_before(op, before)
+        self.at[op] = self.at[before]
+
+    def move(self, old: SSAValue, new: SSAValue) -> None:
+        """Let the writers of the alloc `old` be those of the alloc `new`."""
+        more, less = self.writers.pop(old, []), self.writers[new]
+        if len(more) < len(less):
+            more, less = less, more
+        for at in less:
+            insort(more, at)
+        self.writers[new] = more
 
 
 def _replace(old: SSAValue, new: SSAValue) -> None:
@@ -86,78 +108,116 @@ def _block_offset(op: SliceOp) -> int | None:
     return offset
 
 
-def view_slice(function: InstrFuncOp, op: SliceOp) -> bool:
+def view_slice(places: Places, op: SliceOp) -> bool:
     """slice @out b, @in a -> b = tensorview a offset n."""
     offset, result, source = _block_offset(op), op.result, op.input
-    if offset is None or not isinstance(result.owner, AllocOp) or len(_writers(result)) != 1:
+    if offset is None or not isinstance(result.owner, AllocOp) or len(places.writers[result]) != 1:
         return False
     base = origin(source)
-    if isinstance(base.owner, WeightOp) and _writers(base):
+    if isinstance(base.owner, WeightOp) and places.writers[base]:
         return False  # its contents may change while the slice is still read
-    if _written_between(op, base, result):
+    if places.written_between(base, places.at[op], places.last_reader(op, result)):
         return False
     view = ViewOp.of(source, result.type, offset)  # pyright: ignore[reportArgumentType]
     if not are_equal(view_offset(view.result) % ALIGN, 0):
         view.erase()
         return False
-    view.location = op.location
-    function.block.insert_op_before(view, op)
+    _insert_like(places, op, view)
     op.detach()
     op.erase()
+    del places.writers[result]
     _replace(result, view.result)
     return True
 
 
-def place_concat(function: InstrFuncOp, op: ConcatOp) -> bool:
+def place_concat(places: Places, op: ConcatOp) -> bool:
     """Parts of a concatenation along the outermost axis are computed where they belong."""
     result, parts = op.result, op.inputs
     axis: int = op.axis
     if prod(shape_of(result)[:axis]) != 1 or not isinstance(result.owner, AllocOp):
         return False
-    if any(not are_equal(bytes_of(p.type) % ALIGN, 0) for p in parts[:-1]) or len(_writers(result)) != 1:
+    if (
+        any(not are_equal(bytes_of(p.type) % ALIGN, 0) for p in parts[:-1])
+        or len(places.writers[result]) != 1
+    ):
         return False
-    block = function.block
-    positions = {item: i for i, item in enumerate(block.ops)}
+    at, times = places.at, Counter(parts)
     placed = [
         isinstance(p.owner, AllocOp)
-        and parts.count(p) == 1
-        and all(positions[w] < positions[op] for w in _writers(p))  # later, it is used for something else
+        and times[p] == 1
+        and places.writers[p][-1:] < [at[op]]  # later, it is used for something else
         for p in parts
     ]
     if not any(placed):
         return False
     owners = [p.owner for p, movable in zip(parts, placed, strict=True) if movable]
-    first = min((o for o in owners if isinstance(o, AllocOp)), key=lambda o: positions[o])
-    if positions[first] < positions[result.owner]:
+    first = min((o for o in owners if isinstance(o, AllocOp)), key=lambda o: at[o])
+    if at[first] < at[result.owner]:
         result.owner.detach()
-        block.insert_op_before(result.owner, first)
+        places.insert(result.owner, first)
     start = 0
+    places.writers[result] = []
+    op.operands = ()  # else the tuple would be made anew for each part
     for part, movable in zip(parts, placed, strict=True):
         view = ViewOp.of(result, part.type, start)  # pyright: ignore[reportArgumentType]
         start += prod(shape_of(part))
-        view.location = op.location
         if movable:
             assert isinstance(part.owner, AllocOp)
-            block.insert_op_before(view, part.owner)
+            view.location = op.location
+            places.insert(view, part.owner)
+            places.move(part, result)
             _replace(part, view.result)
         else:
-            block.insert_op_before(view, op)
-            copy = CopyOp(view.result, part)
-            copy.location = op.location
-            block.insert_op_before(copy, op)
+            _insert_like(places, op, view, CopyOp(view.result, part))
+            insort(places.writers[result], at[op])
     op.detach()
     op.erase()
     return True
 
 
+def divide_concat(places: Places, op: ConcatOp) -> bool:
+    """concat r, a, b, c, d   ->   concat g, a, b; concat h, c, d; concat r, g, h.
+
+    The code generator takes far more than twice as long for the code of twice as many copies, which groups of
+    equal parts share.
+    """
+    parts = list(op.inputs)
+    if len(parts) <= MOST_PARTS or op.predicate is not None:
+        return False
+    made: list[SSAValue] = []
+    for start in range(0, len(parts), MOST_PARTS):
+        group = parts[start : start + MOST_PARTS]
+        shape = [*shape_of(op.result)]
+        shape[op.axis] = sum(shape_of(p)[op.axis] for p in group)
+        alloc = AllocOp.of(buffer_type(tensor(shape, element_of(op.result))))
+        _insert_like(places, op, alloc, type(op)(alloc.result, group, axis=op.axis))
+        made.append(alloc.result)
+    whole = type(op)(op.result, made, axis=op.axis)
+    _insert_like(places, op, whole, *map(DeallocOp, made))
+    op.detach()
+    op.erase()
+    divide_concat(places, whole)  # pyright: ignore[reportArgumentType]
+    return True
+
+
+def _insert_like(places: Places, op: Operation, *made: Operation) -> None:
+    """Insert operations before one, from which they come."""
+    for new in made:
+        new.location = op.location
+        places.insert(new, op)
+
+
 def place(function: InstrFuncOp) -> int:
-    """Place what can be placed; how many instructions that saved."""
-    saved = 0
-    for op in list(function.block.ops):
+    """Place what can be placed, and divide what is left; how many instructions that changed."""
+    found = [op for op in function.block.ops if is_instr_of(op, SliceOp) or is_instr_of(op, ConcatOp)]
+    if not found:
+        return 0
+    places, saved = Places(function), 0
+    for op in found:
         if is_instr_of(op, SliceOp):
-            saved += view_slice(function, op)
+            saved += view_slice(places, op)
         elif is_instr_of(op, ConcatOp):
-            saved += place_concat(function, op)
+            saved += place_concat(places, op) or divide_concat(places, op)
     if saved:
         shrink(function.block)
     return saved

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from math import frexp
 
@@ -42,44 +42,67 @@ def stackable(op: Operation | Block) -> bool:
     return known and all(values.has(k) for k in kinds) and 0 not in shape_of(op.results[0])
 
 
+class _Order:
+    """Places of operations and loops in an order in which they can run, kept while loops are merged.
+
+    After Pearce and Kelly, A Dynamic Topological Sort Algorithm for Directed Acyclic Graphs, 2006: only what
+    stands between loops that are merged is looked at.
+    """
+
+    def __init__(self, ops: Sequence[Operation]) -> None:
+        self.place = {op: i for i, op in enumerate(ops)}
+        self.parts: dict[int, Sequence[Operation]] = {i: [op] for i, op in enumerate(ops)}
+
+    def _sources(self, place: int) -> set[int]:
+        """Where the operands of what stands at a place are made."""
+        owners = (v.owner for op in self.parts[place] for v in op.operands)
+        return {self.place[o] for o in owners if isinstance(o, Operation) and o in self.place} - {place}
+
+    def _readers(self, place: int) -> set[int]:
+        """Where the results of what stands at a place are read."""
+        users = (u.operation for op in self.parts[place] for r in op.results for u in r.uses)
+        return {self.place[u] for u in users if u in self.place} - {place}
+
+    def _between(self, ends: set[int], step: Callable[[int], set[int]]) -> set[int] | None:
+        """What steps from some places lead to between them; None where they lead back to one of them."""
+        low, high = min(ends), max(ends)
+        found: set[int] = set()
+        work = [p for end in ends for p in step(end) if p not in ends]
+        while work:
+            place = work.pop()
+            if place in ends:
+                return None
+            if low < place < high and place not in found:
+                found.add(place)
+                work += step(place)
+        return found
+
+    def merge(self, members: Sequence[Operation]) -> bool:
+        """Let parts be one; False where a path leads from one out of them and back into them."""
+        ends = {self.place[op] for op in members}
+        before = self._between(ends, self._sources)
+        if before is None:
+            return False
+        behind = before and self._between(ends, self._readers) or set[int]()
+        free = sorted((*ends, *before, *behind))
+        parts = {p: self.parts.pop(p) for p in free}
+        self._put(free, [*(parts[p] for p in sorted(before)), members])
+        self._put(free[len(free) - len(behind) :], [parts[p] for p in sorted(behind)])
+        return True
+
+    def _put(self, places: Sequence[int], parts: Iterable[Sequence[Operation]]) -> None:
+        for place, part in zip(places, parts, strict=False):
+            self.parts[place] = part
+            self.place.update(dict.fromkeys(part, place))
+
+
 class _Groups:
     """Which operations share a loop, and whether loops could be merged."""
 
     def __init__(self, ops: Sequence[Operation]) -> None:
         self.index = {op: i for i, op in enumerate(ops)}
-        self.made: dict[SSAValue, Operation] = {r: op for op in ops for r in op.results}
         self.group: dict[Operation | Block, list[Operation]] = {op: [op] for op in ops if stackable(op)}
-        #: First and last index of each group of several operations.
-        self.spans: dict[int, tuple[int, int]] = {}
-
-    def producers(self, members: Iterable[Operation]) -> list[Operation]:
-        """The operations that make the members' operands."""
-        return [self.made[v] for m in members for v in m.operands if v in self.made]
-
-    def legal(self, members: Sequence[Operation]) -> bool:
-        """Whether no path leads from a member out of the group and back into it."""
-        inside, first = set(members), self._before(min(self.index[m] for m in members))
-        seen: set[Operation] = set()
-        work = [p for p in self.producers(members) if p not in inside]
-        while work:
-            op = work.pop()
-            if op in inside:
-                return False
-            if op in seen:
-                continue
-            part = self.group.get(op, [op])
-            seen.update(part)
-            if max(self.index[p] for p in part) > first:
-                work += self.producers(part)
-        return True
-
-    def _before(self, first: int) -> int:
-        """The last index at which a group from `first` on can stand, through groups that span it."""
-        for low, high in sorted(self.spans.values(), key=lambda s: -s[1]):
-            if high < first:
-                break
-            first = min(first, low)
-        return first
+        self.order = _Order(ops)
 
     def grow(self, symbols: Symbols) -> None:
         """Join every operation with the loops of its operands where that is legal."""
@@ -93,10 +116,7 @@ class _Groups:
                 merged = sorted([*theirs, *mine], key=lambda o: self.index[o])
                 if len(merged) > MOST_STEPS or len(_inputs(merged, symbols)) > MOST_INPUTS:
                     continue
-                if self.legal(merged):
-                    for part in (mine, theirs):
-                        self.spans.pop(id(part), None)
-                    self.spans[id(merged)] = self.index[merged[0]], self.index[merged[-1]]
+                if self.order.merge(merged):
                     for member in merged:
                         self.group[member] = merged
 

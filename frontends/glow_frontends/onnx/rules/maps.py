@@ -25,7 +25,7 @@ def rows_of_maps(n: Node) -> Callable[[Array], Rows]:
     def rows(scores: Array) -> Rows:
         wide = scores if scores.ndim == 2 else np.atleast_2d(scores)
         if wide.shape[1] != len(labels):
-            raise RuleError(f"{len(labels)} labels for {wide.shape[1]} scores")
+            raise RuleError(f"{len(labels)} labels in attribute 'classlabels_*' for {wide.shape[1]} scores")
         pairs: Any = map(zip, repeat(labels), wide.tolist())
         return list(map(dict, pairs))
 

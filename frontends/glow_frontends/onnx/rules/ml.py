@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from math import prod
 from typing import Any
 
@@ -22,7 +22,7 @@ from glow_frontends.graph import Emitter, RuleError, Value, cast_to, dtype_of_va
 from glow_frontends.graph.arithmetic import product
 from glow_frontends.graph.movement import join, take
 from glow_frontends.onnx.node import Node
-from glow_frontends.onnx.rules.rule import Versions, tables_of
+from glow_frontends.onnx.rules.rule import Versions, check_alike, check_entries, tables_of
 from glow_frontends.onnx.rules.selection import inputs_of
 
 FLOAT = np.dtype(np.float32)
@@ -51,8 +51,14 @@ def binarizer(g: Emitter, n: Node) -> Value:
 def scaler(g: Emitter, n: Node) -> Value:
     """Scaler: (x - offset) * scale, in float."""
     x = cast_to(g, n[0], FLOAT)
-    offset, scale = (np.array(n.numbers(name), FLOAT) for name in ("offset", "scale"))
+    offset, scale = (_of_columns(n.numbers(name), name, x) for name in ("offset", "scale"))
     return g(MulOp, g(SubOp, x, offset), scale)
+
+
+def _of_columns(values: Sequence[float] | None, name: str, x: Value) -> Array:
+    """A list attribute of one entry for all columns, or one for each."""
+    check_entries(name, len(values or ()), 1, *shape(x)[-1:])
+    return np.array(values, dtype_of_value(x))
 
 
 def imputer(g: Emitter, n: Node) -> Value:
@@ -60,9 +66,9 @@ def imputer(g: Emitter, n: Node) -> Value:
     x = n[0]
     whole = dtype_of_value(x).kind in "iu"
     name, read = ("int64", n.integer) if whole else ("float", n.number)
-    values = n.integers("imputed_value_int64s") if whole else n.numbers("imputed_value_floats")
+    values = (n.integers if whole else n.numbers)(f"imputed_value_{name}s")
     replaced = read(f"replaced_value_{name}", 0)
-    fill = np.array(values, dtype_of_value(x))
+    fill = _of_columns(values, f"imputed_value_{name}s", x)
     is_nan = not whole and np.isnan(replaced)
     matches = g(IsNanOp, x) if is_nan else g(CmpEqOp, x, g.like(replaced, x))
     return g(SelectOp, matches, fill, x)
@@ -99,9 +105,9 @@ def one_hot_encoder(g: Emitter, n: Node) -> Value:
     dims = (*shape(x), 1)
     if dtype_of_value(x) == object:
         (texts,) = inputs_of(n, 1)
-        categories = np.array(n.texts("cats_strings"), dtype=object)
+        categories = np.array(n.texts("cats_strings", ()), dtype=object)
         return (texts.reshape(dims) == categories).astype(FLOAT)
-    codes = np.array(n.integers("cats_int64s"), np.int64)
+    codes = np.array(n.integers("cats_int64s", ()), np.int64)
     equal = g(CmpEqOp, g.reshape(cast_to(g, x, np.dtype(np.int64)), dims), codes)
     return cast_to(g, equal, FLOAT)
 
@@ -110,7 +116,8 @@ def category_mapper(g: Emitter, n: Node) -> Array:
     """CategoryMapper: strings to integers or back, on the host."""
     del g
     (x,) = inputs_of(n, 1)
-    texts, numbers = n.texts("cats_strings"), n.integers("cats_int64s")
+    texts, numbers = n.texts("cats_strings", ()), n.integers("cats_int64s", ())
+    check_alike("cats_strings", len(texts), cats_int64s=numbers)
     if x.dtype == object:
         return _mapped(x, dict(zip(texts, numbers, strict=True)), n.integer("default_int64", -1), np.int64)
     table = dict(zip(numbers, texts, strict=True))
@@ -150,6 +157,8 @@ def _encoding(n: Node, of_texts: bool) -> tuple[Array, Array, Array]:
         keys, values = (classes, positions) if of_texts else (positions, classes)
     else:
         keys, values = _table(n, "keys"), _table(n, "values")
+    if not keys.size or keys.size != values.size:
+        raise RuleError(f"attributes 'keys_*' and 'values_*' have {keys.size} and {values.size} entries")
     return keys, values, _default(n, values)
 
 
@@ -220,6 +229,7 @@ def _filled(items: Array, size: int) -> Array:
 def _default(n: Node, values: Array) -> Array:
     tensor = n.tensor("default_tensor")
     if tensor is not None:
+        check_entries("default_tensor", tensor.size, 1)
         return np.asarray(tensor).reshape(())
     if values.dtype == object:
         return np.array(n.text("default_string", "_Unused"), dtype=object)
@@ -246,15 +256,20 @@ def post_transform(g: Emitter, scores: Value, name: str) -> Value:
 def linear_regressor(g: Emitter, n: Node) -> Value:
     """LinearRegressor: x coefficients' + intercepts."""
     targets = n.integer("targets", 1)
+    if targets < 1:
+        raise RuleError(f"attribute 'targets' is {targets}, expected 1 or more")
     return post_transform(g, _scores(g, n, targets), n.text("post_transform", "NONE"))
 
 
 def _scores(g: Emitter, n: Node, count: int) -> Value:
     x = cast_to(g, n[0], FLOAT)
     x = x if rank(x) == 2 else g.reshape(x, (1, *shape(x)))
-    weights = np.array(n.numbers("coefficients"), FLOAT).reshape(count, -1)
+    coefficients = n.numbers("coefficients", ())
+    check_entries("coefficients", len(coefficients), count * shape(x)[1])
+    weights = np.array(coefficients, FLOAT).reshape(count, shape(x)[1])
     scores = product(g, x, np.ascontiguousarray(weights.T))
     intercepts = n.numbers("intercepts")
+    check_entries("intercepts", len(intercepts or ()), 0, 1, count)
     return scores if not intercepts else g(AddOp, scores, np.array(intercepts, FLOAT))
 
 
@@ -262,6 +277,7 @@ def linear_classifier(g: Emitter, n: Node) -> list[Value]:
     """LinearClassifier: labels and scores; one row of coefficients decides between two classes."""
     labels = class_labels(n)
     rows = len(n.numbers("intercepts") or labels)
+    check_entries("intercepts", rows, len(labels), *[1] * (len(labels) == 2))
     scores = _scores(g, n, rows)
     if rows == 1 and len(labels) == 2:
         logistic = n.text("post_transform", "NONE") == "LOGISTIC"
@@ -277,7 +293,10 @@ def class_labels(n: Node) -> Array:
     for name in ("classlabels_ints", "classlabels_int64s"):
         if n.has(name) and n.integers(name):
             return np.array(n.integers(name), np.int64)
-    return np.array(n.texts("classlabels_strings"), dtype=object)
+    labels = np.array(n.texts("classlabels_strings", ()), dtype=object)
+    if not labels.size:
+        raise RuleError("attribute 'classlabels_*' has no entries")
+    return labels
 
 
 def pick_labels(g: Emitter, scores: Value, labels: Array) -> Value:

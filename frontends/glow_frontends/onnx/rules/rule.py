@@ -35,6 +35,20 @@ def tables_of(n: Node) -> Generator[None]:
         raise RuleError(f"the attributes of {n.op} do not fit together: {error}") from None
 
 
+def check_entries(name: str, have: int, *wanted: int) -> None:
+    """A RuleError where a list attribute does not have one of some numbers of entries."""
+    if have not in wanted:
+        expected = " or ".join(str(w) for w in dict.fromkeys(wanted))
+        raise RuleError(f"attribute '{name}' has {have} entries, expected {expected}")
+
+
+def check_alike(first: str, count: int, **others: Sequence[object] | None) -> None:
+    """A RuleError where one of the lists that go with the attribute `first` has more or fewer entries."""
+    for name, values in others.items():
+        if len(values or ()) != count:
+            raise RuleError(f"attribute '{name}' has {len(values or ())} entries, '{first}' has {count}")
+
+
 def option(n: Node, name: str, choices: Mapping[str, Choice], default: str) -> Choice:
     """The meaning of an attribute that is one of several words; a RuleError for another word."""
     word = n.text(name, default)

@@ -13,6 +13,7 @@ from glow_dialects.ops.arithmetic import AddOp, DivOp, MaxOp, MulOp, SubOp
 from glow_dialects.ops.expand import ExpandOp
 from glow_dialects.ops.logic import AndOp
 from glow_dialects.ops.reduce import ReduceMaxOp, ReduceMeanOp
+from glow_dialects.ops.select import SelectOp
 from glow_frontends.graph import Emitter, RuleError, Value, cast_to, dtype_of_value, rank, shape, type_of
 from glow_frontends.graph.arithmetic import product
 from glow_frontends.graph.movement import cut, element, join, span, take
@@ -62,10 +63,22 @@ def roi_align(g: Emitter, n: Node) -> Value:
         spans = known[index, 2:] - known[index, :2]
         if not half:
             spans = np.maximum(spans, 1.0)
-        samples = max(1, int(np.ceil(spans[1] / height))), max(1, int(np.ceil(spans[0] / width)))
+        samples = _samples(spans[1] / height), _samples(spans[0] / width)
+        if 0 in samples:
+            rows.append(_zeros(g, (1, shape(x)[1], height, width), x))
+            continue
         batch = cut(g, batches, [index], [index + 1])
         rows.append(_align(g, x, known[index : index + 1], batch, (height, width), samples, half, mode))
-    return join(g, rows, 0)
+    return join(g, rows, 0) if rows else _zeros(g, (0, shape(x)[1], height, width), x)
+
+
+def _samples(size: float) -> int:
+    """Places a cell along an axis: none where it has no size, or none that is a finite number."""
+    return max(0, int(np.ceil(size))) if np.isfinite(size) else 0
+
+
+def _zeros(g: Emitter, size: Sequence[int], like: Value) -> Value:
+    return g(ExpandOp, g.like(0, like), results=tensor(size, type_of(like).element_type))
 
 
 def _align(
@@ -101,14 +114,15 @@ def _align(
         flat = g.reshape(where, (count, rows * columns))
         inside = within(g, flat, -1, size)
         keep = inside if keep is None else g(AndOp, keep, inside)
+        flat = g(SelectOp, inside, flat, g.like(0, flat))  # which may be no number
         taps.append(linear_taps(g, clipped(g, flat, size)))
     assert keep is not None
-    mask = g.reshape(cast_to(g, keep, dtype_of_value(x)), (count, 1, rows * columns))
+    mask = g.reshape(keep, (count, 1, rows * columns))
     if mode == "max":
         values = _largest_corner(g, picked, taps)
     else:
         values = gather_points(g, picked, taps, False)
-    values = g(MulOp, values, mask)
+    values = g(SelectOp, mask, values, g.like(0, values))
     cells = (count, channels, out[0], samples[0], out[1], samples[1])
     kind = ReduceMaxOp if mode == "max" else ReduceMeanOp
     return g(kind, g.reshape(values, cells), axes=(3, 5), keepdims=False)

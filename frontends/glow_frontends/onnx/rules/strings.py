@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -12,8 +13,11 @@ import numpy as np
 from glow_dialects.core.types import Array
 from glow_frontends.graph import Emitter, RuleError
 from glow_frontends.onnx.node import Node, Result, known_inputs
-from glow_frontends.onnx.rules.rule import Rule, Versions, option
+from glow_frontends.onnx.rules.rule import Rule, Versions, check_alike, check_entries, option
 from glow_frontends.onnx.rules.selection import inputs_of
+
+MAX_COLUMNS = 1 << 24
+"""Of the result of a TfIdfVectorizer."""
 
 
 def text_array(values: list[Any], shape: tuple[int, ...]) -> Array:
@@ -86,12 +90,18 @@ def tf_idf(g: Emitter, n: Node) -> Array:
     del g
     (x,) = inputs_of(n, 1)
     rows = [x] if x.ndim == 1 else list(x)
-    indexes = n.integers("ngram_indexes")
+    indexes, pool = _pool(n)
     weights = np.array(n.numbers("weights") or [1.0] * len(indexes))
-    pool = _pool(n)
+    check_alike("ngram_indexes", len(indexes), weights=list(weights))
     shortest, longest = n.integer("min_gram_length"), n.integer("max_gram_length")
+    if not 1 <= shortest <= longest:
+        raise RuleError(f"attributes 'min_gram_length' {shortest} and 'max_gram_length' {longest}")
     most_skips = n.integer("max_skip_count")
+    if most_skips < 0:
+        raise RuleError(f"attribute 'max_skip_count' is {most_skips}, below 0")
     width = max(indexes) + 1
+    if width > MAX_COLUMNS:
+        raise RuleError(f"attribute 'ngram_indexes' asks for {width} columns, more than {MAX_COLUMNS}")
     out = np.zeros((len(rows), width), np.float32)
     for number, row in enumerate(rows):
         for gram in _grams(
@@ -111,16 +121,24 @@ def tf_idf(g: Emitter, n: Node) -> Array:
     return out[0] if x.ndim == 1 else out
 
 
-def _pool(n: Node) -> dict[tuple[Any, ...], int]:
-    """Position of each n-gram among the n-grams of the pool."""
+def _pool(n: Node) -> tuple[Sequence[int], dict[tuple[Any, ...], int]]:
+    """The columns of the n-grams of the pool, and the position of each n-gram among them."""
     items = list(n.texts("pool_strings") or n.integers("pool_int64s") or ())
-    starts = [*n.integers("ngram_counts"), len(items)]
-    grams: dict[tuple[Any, ...], int] = {}
-    for index in range(len(starts) - 1):
-        length = index + 1
-        for begin in range(starts[index], starts[index + 1], length):
-            grams[tuple(items[begin : begin + length])] = len(grams)
-    return grams
+    counts: Sequence[int] = n.integers("ngram_counts") or ()
+    indexes: Sequence[int] = n.integers("ngram_indexes") or ()
+    starts = [*counts, len(items)]
+    grams: list[tuple[Any, ...]] = []
+    for length, (begin, end) in enumerate(pairwise(starts), 1):
+        if not 0 <= begin <= end <= len(items) or (end - begin) % length:
+            raise RuleError(
+                f"attribute 'ngram_counts' {list(counts)} does not divide a pool of {len(items)} entries "
+                f"into {length}-grams"
+            )
+        grams += [tuple(items[i : i + length]) for i in range(begin, end, length)]
+    if not indexes or min(indexes) < 0:
+        raise RuleError(f"attribute 'ngram_indexes' {list(indexes)} wants a column from 0 on for each n-gram")
+    check_entries("ngram_indexes", len(indexes), len(grams))
+    return indexes, {gram: i for i, gram in enumerate(grams)}
 
 
 def _grams(row: list[Any], shortest: int, longest: int, skips: int) -> list[tuple[Any, ...]]:

@@ -18,7 +18,7 @@ from glow_frontends.graph.arithmetic import product
 from glow_frontends.graph.movement import join, take
 from glow_frontends.onnx.node import Node, known_inputs
 from glow_frontends.onnx.rules.ml import class_labels, pick_labels, post_transform
-from glow_frontends.onnx.rules.rule import Versions
+from glow_frontends.onnx.rules.rule import Versions, check_entries
 
 FLOAT = np.dtype(np.float32)
 
@@ -50,13 +50,23 @@ def _kernel(g: Emitter, n: Node, x: Value, vectors: Array) -> Value:
     raise RuleError(f"kernel_type '{kind}'")
 
 
+def _vectors(n: Node, x: Value, count: int) -> Array:
+    """The support vectors [V, F]."""
+    vectors = np.array(n.numbers("support_vectors", ()), FLOAT)
+    check_entries("support_vectors", vectors.size, count * shape(x)[1])
+    return vectors.reshape(count, shape(x)[1])
+
+
 def regressor(g: Emitter, n: Node) -> Value:
     """SVMRegressor."""
     x = _input(g, n)
     count = n.integer("n_supports", 0)
-    weights = np.array(n.numbers("coefficients"), FLOAT)
+    weights = np.array(n.numbers("coefficients", ()), FLOAT)
+    if count < 0:
+        raise RuleError(f"attribute 'n_supports' is {count}, expected 0 or more")
+    check_entries("coefficients", weights.size, count or shape(x)[1])
     if count:
-        vectors = np.array(n.numbers("support_vectors"), FLOAT).reshape(count, -1)
+        vectors = _vectors(n, x, count)
         scores = product(g, _kernel(g, n, x, vectors), weights.reshape(-1, 1))
     else:
         scores = product(g, x, weights.reshape(-1, 1))
@@ -72,15 +82,21 @@ def classifier(g: Emitter, n: Node) -> list[Value]:
     x, labels = _input(g, n), class_labels(n)
     post = n.text("post_transform", "NONE")
     per_class = n.integers("vectors_per_class")
-    weights = np.array(n.numbers("coefficients"), FLOAT)
+    weights = np.array(n.numbers("coefficients", ()), FLOAT)
     rho = np.array(n.numbers("rho") or (0.0,), FLOAT)
     if not per_class:
+        check_entries("coefficients", weights.size, len(labels) * shape(x)[1])
+        check_entries("rho", rho.size, 1, len(labels))
         scores = g(AddOp, product(g, x, np.ascontiguousarray(weights.reshape(len(labels), -1).T)), rho)
         return [pick_labels(g, scores, labels), post_transform(g, scores, post)]
     fitted = [np.array(n.numbers(name) or (), FLOAT) for name in ("prob_a", "prob_b")]
     if fitted[0].size:
         known_inputs(n)  # the iteration that couples pairs ends when data say so
-    vectors = np.array(n.numbers("support_vectors"), FLOAT).reshape(sum(per_class), -1)
+    if min(per_class) < 0:
+        raise RuleError(f"attribute 'vectors_per_class' is {list(per_class)}, expected 0 or more")
+    check_entries("vectors_per_class", len(per_class), len(labels))
+    check_entries("coefficients", weights.size, (len(per_class) - 1) * sum(per_class))
+    vectors = _vectors(n, x, sum(per_class))
     decisions, votes = _pairs(per_class, weights.reshape(len(per_class) - 1, -1), rho)
     kernel = _kernel(g, n, x, vectors)
     scores = g(AddOp, product(g, kernel, decisions), rho[: decisions.shape[1]])
@@ -101,7 +117,8 @@ def _probabilities(g: Emitter, scores: Value, fitted: list[Array], count: int) -
     """Probabilities [N, classes] from the decisions [N, pairs] by Platt's sigmoids."""
     pairs = shape(scores)[1]
     if any(part.size < pairs for part in fitted):
-        raise RuleError(f"{min(p.size for p in fitted)} sigmoids for {pairs} pairs of classes")
+        least = min(p.size for p in fitted)
+        raise RuleError(f"attributes 'prob_a' and 'prob_b': {least} sigmoids for {pairs} pairs of classes")
     slope, offset = (part[:pairs] for part in fitted)
     argument = g(AddOp, g(MulOp, scores, slope), offset)
     first = g(ClipOp, g(SigmoidOp, g(MulOp, argument, g.like(-1, argument))), min=1e-7, max=1 - 1e-7)
@@ -143,7 +160,7 @@ def _pairs(per_class: tuple[int, ...], weights: Array, rho: Array) -> tuple[Arra
     starts = np.concatenate([[0], np.cumsum(per_class)])
     pairs = [(i, j) for i in range(count) for j in range(i + 1, count)]
     if rho.size < len(pairs):
-        raise RuleError(f"{rho.size} offsets for {len(pairs)} pairs of classes")
+        raise RuleError(f"attribute 'rho': {rho.size} offsets for {len(pairs)} pairs of classes")
     decisions = np.zeros((int(starts[-1]), len(pairs)), FLOAT)
     votes = np.zeros((len(pairs), count), FLOAT)
     for index, (i, j) in enumerate(pairs):

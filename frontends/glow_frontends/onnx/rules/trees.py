@@ -22,11 +22,12 @@ from glow_frontends.graph import Emitter, RuleError, Value, cast_to, dtype_of_va
 from glow_frontends.graph.movement import join, take
 from glow_frontends.onnx.node import Node
 from glow_frontends.onnx.rules.ml import class_labels, pick_labels, post_transform
-from glow_frontends.onnx.rules.rule import Versions, tables_of
+from glow_frontends.onnx.rules.rule import Versions, check_alike, tables_of
 
 MODES = ("BRANCH_LEQ", "BRANCH_LT", "BRANCH_GTE", "BRANCH_GT", "BRANCH_EQ", "BRANCH_NEQ")
 COMPARE = (CmpLeOp, CmpLtOp, CmpGeOp, CmpGtOp, CmpEqOp)
 POST = ("NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT")
+LEAVES = ("treeids", "nodeids", "ids")
 AGGREGATE = ("AVERAGE", "SUM", "MIN", "MAX")
 
 
@@ -165,7 +166,7 @@ def sums_of(g: Emitter, x: Value, trees: Trees, targets: int, aggregate: str, dt
     width = shape(x)[1]
     for node, feature in enumerate(trees.features):
         if trees.yes[node] != node and not 0 <= feature < width:
-            raise RuleError(f"a node asks for feature {feature} of {width}")
+            raise RuleError(f"attribute 'nodes_featureids' asks for feature {feature} of {width}")
     forest, real = None, dtype_of_value(x).type
     if aggregate in ("SUM", "AVERAGE") and real in (np.float32, np.float64) and trees.roots:
         forest = forest_of(trees, real) if targets <= MOST_TARGETS else None
@@ -219,7 +220,9 @@ def tree_ensemble(g: Emitter, n: Node) -> Value:
     with tables_of(n):
         trees = _new_form(n)
     aggregate = _numbered(AGGREGATE, n, "aggregate_function", 1)
-    scores = sums_of(g, x, trees, n.integer("n_targets"), aggregate, dtype_of_value(x))
+    count = n.integer("n_targets")
+    _check_targets(trees, count, "leaf_targetids", "n_targets")
+    scores = sums_of(g, x, trees, count, aggregate, dtype_of_value(x))
     return post_transform(g, scores, _numbered(POST, n, "post_transform", 0))
 
 
@@ -236,6 +239,10 @@ def _new_form(n: Node) -> Trees:
     splits = _array(n, "nodes_splits").astype(float).tolist()
     features = n.integers("nodes_featureids")
     missing = n.integers("nodes_missing_value_tracks_true") or (0,) * len(modes)
+    check_alike("nodes_modes", len(modes), nodes_splits=splits, nodes_featureids=features)
+    check_alike("nodes_modes", len(modes), nodes_missing_value_tracks_true=missing)
+    for name in ("nodes_truenodeids", "nodes_trueleafs", "nodes_falsenodeids", "nodes_falseleafs"):
+        check_alike("nodes_modes", len(modes), **{name: n.integers(name)})
     members = _groups(n.tensor("membership_values"))
     first: list[int] = []
     last: list[list[int]] = []
@@ -248,6 +255,7 @@ def _new_form(n: Node) -> Trees:
         last.append(chain)
     weights = _array(n, "leaf_weights").astype(float).tolist()
     targets: tuple[int, ...] = n.integers("leaf_targetids") or ()
+    check_alike("leaf_weights", len(weights), leaf_targetids=targets)
     leaves: list[int] = []
     for target, weight in zip(targets, weights, strict=True):
         leaf = trees.add(0, 0.0, 0)
@@ -292,17 +300,21 @@ def _array(n: Node, name: str) -> Array:
 def _old_form(n: Node, prefix: str) -> Trees:
     """TreeEnsembleClassifier and Regressor: nodes named by tree and number."""
     trees = Trees()
-    tree_ids, node_ids = n.integers("nodes_treeids"), n.integers("nodes_nodeids")
+    tree_ids, node_ids = n.integers("nodes_treeids", ()), n.integers("nodes_nodeids", ())
     splits = n.tensor("nodes_values_as_tensor")
     values = n.numbers("nodes_values") if splits is None else splits.reshape(-1).tolist()
     missing = n.integers("nodes_missing_value_tracks_true") or (0,) * len(node_ids)
     names = n.texts("nodes_modes")
     features = n.integers("nodes_featureids")
+    yes, no = n.integers("nodes_truenodeids"), n.integers("nodes_falsenodeids")
+    each = {"nodes_treeids": tree_ids, "nodes_values": values, "nodes_missing_value_tracks_true": missing}
+    each |= {"nodes_modes": names, "nodes_featureids": features}
+    each |= {"nodes_truenodeids": yes, "nodes_falsenodeids": no}
+    check_alike("nodes_nodeids", len(node_ids), **each)
     index: dict[tuple[int, int], int] = {}
     for i, key in enumerate(zip(tree_ids, node_ids, strict=True)):
         mode = 0 if names[i] == "LEAF" else MODES.index(names[i])
         index[key] = trees.add(features[i], values[i], mode, bool(missing[i]))
-    yes, no = n.integers("nodes_truenodeids"), n.integers("nodes_falsenodeids")
     reached: set[int] = set()
     for i, tree in enumerate(tree_ids):
         if names[i] != "LEAF":
@@ -311,10 +323,22 @@ def _old_form(n: Node, prefix: str) -> Trees:
     trees.roots = [i for i in range(len(node_ids)) if i not in reached]
     weights = n.tensor(f"{prefix}_weights_as_tensor")
     numbers = n.numbers(f"{prefix}_weights") if weights is None else weights.reshape(-1).tolist()
-    keys = zip(n.integers(f"{prefix}_treeids"), n.integers(f"{prefix}_nodeids"), strict=True)
-    for key, target, weight in zip(keys, n.integers(f"{prefix}_ids"), numbers, strict=True):
+    ids: dict[str, Any] = {f"{prefix}_{kind}": n.integers(f"{prefix}_{kind}") for kind in LEAVES}
+    check_alike(f"{prefix}_weights", len(numbers or ()), **ids)
+    of_trees, of_nodes, targets = ids.values()
+    keys = zip(of_trees, of_nodes, strict=True)
+    for key, target, weight in zip(keys, targets, numbers, strict=True):
         trees.weights.append((index[key], target, weight))
     return trees
+
+
+def _check_targets(trees: Trees, count: int, ids: str, targets: str) -> None:
+    """A RuleError where weights are for targets that there are not."""
+    if count < 1:
+        raise RuleError(f"attribute '{targets}' gives {count} targets, expected 1 or more")
+    for _, target, _ in trees.weights:
+        if not 0 <= target < count:
+            raise RuleError(f"attribute '{ids}' has {target}, where '{targets}' gives {count} targets")
 
 
 def _base(n: Node) -> Array | None:
@@ -337,8 +361,9 @@ def regressor(g: Emitter, n: Node) -> Value:
     x = _features(g, n)
     with tables_of(n):
         trees = _old_form(n, "target")
-    aggregate = n.text("aggregate_function", "SUM")
-    scores = sums_of(g, x, trees, n.integer("n_targets"), aggregate, np.float32)
+    aggregate, count = n.text("aggregate_function", "SUM"), n.integer("n_targets")
+    _check_targets(trees, count, "target_ids", "n_targets")
+    scores = sums_of(g, x, trees, count, aggregate, np.float32)
     base = _base(n)
     if base is not None:
         scores = g(AddOp, scores, base.astype(np.float32))
@@ -351,6 +376,7 @@ def classifier(g: Emitter, n: Node) -> list[Value]:
     with tables_of(n):
         trees = _old_form(n, "class")
     labels = class_labels(n)
+    _check_targets(trees, len(labels), "class_ids", "classlabels_*")
     ids = {target for _, target, _ in trees.weights}
     binary = len(labels) == 2 and len(ids) == 1
     if binary:

@@ -24,7 +24,6 @@ from glow_backends.cpu.emit.register_blocks import (
     NEAR,
     Dot,
     Loop,
-    NestBody,
     Output,
     Stream,
     multiply,
@@ -392,8 +391,7 @@ class DirectEmission:
             b = k.add(b, k.mul(phase.low, columns * chunk))
 
             def row(a_row: Index, b_row: Index, sums: Sequence[ir.Value]) -> list[ir.Value]:
-                values_of_row = across(k.add(a, a_row), k.add(b, b_row), phase.lines, sums)
-                return self.after_row(values_of_row)
+                return across(k.add(a, a_row), k.add(b, b_row), phase.lines, sums)
 
             return reduce_nest(k, [Loop(count, self.filter_line, columns * chunk)], row, sums)
 
@@ -404,7 +402,7 @@ class DirectEmission:
                 after = rows(a, b, phase, after)
             return after
 
-        return self.over_blocks(Loop(blocks, self.plane, self.block_weights), block, sums)
+        return reduce_nest(k, [Loop(blocks, self.plane, self.block_weights)], block, sums)
 
     # --- overridden for other elements -----------------------------------------------------
     dot: Dot = staticmethod(KernelBuilder.fma)
@@ -412,14 +410,6 @@ class DirectEmission:
     def start(self, count: int) -> list[ir.Value]:
         """`count` sums before the first product."""
         return zeros(self.k, count)
-
-    def over_blocks(self, loop: Loop, body: NestBody, sums: Sequence[ir.Value]) -> list[ir.Value]:
-        """The loop over blocks of input channels."""
-        return reduce_nest(self.k, [loop], body, sums)
-
-    def after_row(self, sums: list[ir.Value]) -> list[ir.Value]:
-        """The sums after the products of a filter row."""
-        return sums
 
     def finished(self, sums: list[ir.Value]) -> list[ir.Value]:
         """The sums after the last product, as they are stored."""

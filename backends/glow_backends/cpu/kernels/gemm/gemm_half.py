@@ -1,8 +1,7 @@
-"""Products of a matrix of 16-bit floats with a constant one, two products a 32-bit lane."""
+"""Products of a matrix of bfloat16 with a constant one, two products a 32-bit lane."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import prod
 
@@ -12,7 +11,7 @@ from llvmlite import ir
 from glow_backends.cpu.calls import CallContext, Operand, dtype_name, shape
 from glow_backends.cpu.emit.builder import KernelBuilder
 from glow_backends.cpu.emit.epilogue import Epilogue
-from glow_backends.cpu.emit.halves import MOST_PRODUCTS, HalfSums, dot_bf16, dot_f16, pair_up
+from glow_backends.cpu.emit.halves import dot_bf16, pair_up
 from glow_backends.cpu.emit.memory import Index, ceil_div, split_index
 from glow_backends.cpu.emit.packing import pack_panels
 from glow_backends.cpu.emit.register_blocks import (
@@ -38,8 +37,8 @@ from glow_dialects.core.types import Array, present
 class HalfGemmSpec:
     """y = steps(scale * x @ w + bias).
 
-    x is (m, k), k even, y and the extras (m, n), all `stored` (f16, bf16); w is what `pack_half_gemm`
-    made of (k, n); bias is f32. Sums of bf16 are f32; those of f16 as in `conv_half`.
+    x is (m, k), k even, y and the extras (m, n), all `stored` (bf16); w is what `pack_half_gemm` made of
+    (k, n); bias and sums are f32.
     Operands: y, x, w, [bias], [extras].
     """
 
@@ -56,7 +55,7 @@ class HalfGemmSpec:
 
 
 def pack_half_gemm(weights: np.ndarray, spec: HalfGemmSpec, target: CpuTarget) -> np.ndarray:
-    """(k, n) of 16-bit floats to (panels, k / 2, width, 2): two rows of a panel of columns inmost."""
+    """(k, n) of bfloat16 to (panels, k / 2, width, 2): two rows of a panel of columns inmost."""
     return pair_up(pack_panels(weights, spec.block(target).vectors * target.lanes))
 
 
@@ -69,10 +68,6 @@ class _Emission:
         self.y, self.x, self.w = next(operands), next(operands), next(operands)
         self.bias = next(operands) if spec.epilogue.bias else None
         self.extras = list(operands)
-        pieces = ceil_div(self.words, MOST_PRODUCTS)
-        self.piece = ceil_div(self.words, pieces)
-        count = self.block.rows * self.block.vectors
-        self.sums = HalfSums(k, count, pieces > 1) if spec.stored == "f16" else None
 
     def emit(self) -> None:
         """Items (panel, tile of rows), shared by the workers."""
@@ -106,32 +101,12 @@ class _Emission:
         output.store(k, sums, vectors, spec.epilogue)
 
     def _sums(self, x: ir.Value, w: ir.Value, rows: int, vectors: int) -> list[ir.Value]:
-        """The f32 sums of a tile."""
-        k, count = self.k, rows * vectors
-        if self.sums is None:
-            return self._products(x, w, rows, vectors, self.words, zeros(k, count))
-        pieces, rest = divmod(self.words, self.piece)
-
-        def piece(index: Index, carried: Sequence[ir.Value], words: int) -> list[ir.Value]:
-            assert self.sums is not None
-            start = k.mul(index, self.piece)
-            weights = k.gep(w, k.mul(start, self.width))
-            after = self._products(k.gep(x, start), weights, rows, vectors, words, carried)
-            return after if self.sums.held is None else self.sums.moved(after)
-
-        sums = self.sums.start(count)
-        sums = k.reduce_loop(0, pieces, 1, sums, lambda i, carried: piece(i, carried, self.piece))
-        return self.sums.finished(piece(pieces, sums, rest) if rest else sums)
-
-    def _products(
-        self, x: ir.Value, w: ir.Value, rows: int, vectors: int, words: int, sums: Sequence[ir.Value]
-    ) -> list[ir.Value]:
-        k = self.k
+        """The sums of a tile."""
+        k, words = self.k, self.words
         near = Stream(k.gep(w, NEAR), 1, words * self.width) if self.tiles == 1 else None
-        dot = dot_bf16 if self.sums is None else dot_f16
-        offsets = [r * self.words for r in range(rows)]
-        loop = Loop(words, 1, self.width)
-        return multiply(k, x, offsets, w, vectors, [loop], sums, stream=near, dot=dot)
+        offsets = [r * words for r in range(rows)]
+        loop, sums = Loop(words, 1, self.width), zeros(k, rows * vectors)
+        return multiply(k, x, offsets, w, vectors, [loop], sums, stream=near, dot=dot_bf16)
 
 
 def emit_gemm_half(module: ir.Module, name: str, spec: HalfGemmSpec, target: CpuTarget) -> ir.Function:
@@ -143,7 +118,7 @@ def emit_gemm_half(module: ir.Module, name: str, spec: HalfGemmSpec, target: Cpu
 
 
 class HalfGemm(Kernel[GemmOp, HalfGemmSpec]):
-    """A product of 16-bit floats by a constant matrix; other products were widened."""
+    """A product of bfloat16 by a constant matrix; other products were widened."""
 
     OPS = (GemmOp,)
     emit = staticmethod(emit_gemm_half)
