@@ -232,11 +232,12 @@ class _SpeechPrograms(LanguagePrograms):
             from glow_frontends.language.graph import Form
             from glow_runtime.compile import compile_module
 
-            self._program(self._form(1, 1))  # it makes the state
+            (caches,) = self._caches  # positions are learned: texts of any length have the same
+            self._program(caches, self._form(caches, 1, 1))  # it makes the state
             form = Form(1, self.encoder.decoder.places, len(self.slots), 0, rounded=self.rounded)
             graph = encoder_graph(self.encoder, self.files.decoder, self.bins, form)
             program = compile_module(graph.module, self.backend, own=True)
-            program.use_state(self.state)
+            program.use_state(caches.state)
             empty = {p.name: np.zeros(p.shape, p.dtype) for p in program.inputs}
             self._listener = program, program.bind(empty)
         return self._listener[1]
