@@ -77,6 +77,14 @@ class GraphOp(Operator):
     #: Properties that number axes, of the results and of all operands alike: with an axis more in front of
     #: these, they are one more, and nothing else changes.
     AXES: ClassVar[tuple[str, ...]] = ()
+    #: Its names in other systems, several between blanks: operators of ONNX, those of ATen without `aten.`,
+    #: operations of StableHLO (`chlo.acos` where they are of CHLO). `glow_dialects.ops.named` finds them.
+    #: What names say of attributes, types and forms is up to the doors.
+    ONNX: ClassVar[str] = ""
+    TORCH: ClassVar[str] = ""
+    STABLEHLO: ClassVar[str] = ""
+    #: The operator that it is on booleans.
+    LOGIC: ClassVar[type[GraphOp] | None] = None
 
     def __init__(
         self,
