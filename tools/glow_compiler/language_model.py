@@ -235,7 +235,7 @@ def _of_onnx(
 ) -> tuple[LanguageFiles, LanguagePrograms | OnnxLanguagePrograms]:
     """A decoder that is an ONNX model."""
     from glow_compiler.onnx_language import OnnxLanguagePrograms
-    from glow_frontends.language.onnx_decoder import read_onnx_decoder
+    from glow_frontends.onnx.decoder import read_onnx_decoder
 
     files, ports = read_onnx_decoder(path)
     return files, OnnxLanguagePrograms(files, ports, backend, capacity)

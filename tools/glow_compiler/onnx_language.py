@@ -14,7 +14,7 @@ from glow_dialects.core.types import Array
 
 if TYPE_CHECKING:
     from glow_frontends.language import LanguageFiles
-    from glow_frontends.language.onnx_decoder import OnnxDecoder
+    from glow_frontends.onnx.decoder import OnnxDecoder
     from glow_runtime.state import State
 
 

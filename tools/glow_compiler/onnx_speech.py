@@ -14,15 +14,15 @@ from glow_compiler.language_slots import SlotPrograms
 from glow_dialects.core.types import Array
 
 if TYPE_CHECKING:
-    from glow_frontends.language.onnx_speech import OnnxListener
     from glow_frontends.language.whisper import SpeechFiles
+    from glow_frontends.onnx.speech import OnnxListener
 
 
 class OnnxSpeechPrograms(SlotPrograms):
     """The executables of an encoder and a decoder, what was heard, and the past of one text."""
 
     def __init__(self, files: SpeechFiles, models: OnnxListener, backend: Backend) -> None:
-        from glow_frontends.language.onnx_speech import past_of, written_pasts
+        from glow_frontends.onnx.speech import past_of, written_pasts
 
         super().__init__(files.decoder, 1, None)
         self.frames = 2 * files.encoder.decoder.places
@@ -70,7 +70,7 @@ class OnnxSpeechPrograms(SlotPrograms):
 
     def _call(self, text: Sequence[int], start: int, end: int) -> Array:
         """One call for some tokens, [tokens, vocabulary]; the past grows by them."""
-        from glow_frontends.language.onnx_speech import is_of_encoder, past_of
+        from glow_frontends.onnx.speech import is_of_encoder, past_of
 
         net = self.following if start else self.first
         assert net is not None and self._heard is not None

@@ -65,8 +65,8 @@ class SpeechModel:
         activations: str = "int8",
         **options: Any,
     ) -> None:
-        from glow_frontends.language.onnx_speech import read_onnx_listener
         from glow_frontends.language.whisper import read_whisper
+        from glow_frontends.onnx.speech import read_onnx_listener
 
         made = backend_of(backend, threads, options)
         if not Path(path).is_dir():

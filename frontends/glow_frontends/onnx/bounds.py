@@ -20,18 +20,20 @@ from glow_dialects.ops.concat import ConcatOp
 from glow_dialects.ops.gather import GatherOp
 from glow_dialects.ops.logic import OrOp
 from glow_dialects.ops.select import SelectOp
-from glow_frontends.onnx.counts import filled, joined, there
-from glow_frontends.onnx.emitter import Emitter
-from glow_frontends.onnx.errors import NeedsHost, NeedsValue, RuleError
+from glow_frontends.graph.axes import axes_of, axis_of
+from glow_frontends.graph.cast import cast_to
+from glow_frontends.graph.counts import filled, joined, there
+from glow_frontends.graph.emitter import Emitter
+from glow_frontends.graph.errors import NeedsHost, NeedsValue, RuleError
+from glow_frontends.graph.values import BoundedValue, Value, rank, shape
 from glow_frontends.onnx.node import Node, Result
 from glow_frontends.onnx.rules import activation, elementwise
 from glow_frontends.onnx.rules.bounded_selection import suppressed
-from glow_frontends.onnx.rules.cast import cast_to
 from glow_frontends.onnx.rules.indexing import node_label
 from glow_frontends.onnx.rules.reduce import REDUCTIONS, first_of, keeps
-from glow_frontends.onnx.rules.rule import Rule, axes_of, axis_of
+from glow_frontends.onnx.rules.rule import Rule
 from glow_frontends.onnx.rules.run_time_slices import only_place
-from glow_frontends.onnx.values import AnyValue, BoundedValue, Value, rank, shape
+from glow_frontends.onnx.values import AnyValue
 
 #: Results of more elements are cut to their length first: most of a bound is often unused.
 MAX_ELEMENTS = 1 << 20

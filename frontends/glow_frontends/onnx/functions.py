@@ -10,19 +10,11 @@ import onnx
 from onnx import AttributeProto, FunctionProto, TypeProto, helper
 
 from glow_dialects.core.extent import Extent
-from glow_frontends.onnx.errors import RuleError
+from glow_frontends.graph.errors import RuleError
+from glow_frontends.graph.values import BoundedValue, dtype_of_value, shape
 from glow_frontends.onnx.node import Node
 from glow_frontends.onnx.tensors import onnx_type
-from glow_frontends.onnx.values import (
-    AnyValue,
-    BoundedValue,
-    HostValue,
-    MapValue,
-    NoneValue,
-    SequenceValue,
-    dtype_of_value,
-    shape,
-)
+from glow_frontends.onnx.values import AnyValue, HostValue, MapValue, NoneValue, SequenceValue
 
 
 @cache

@@ -21,13 +21,14 @@ from glow_dialects.core.size_text import SYMBOLS, SymbolsAttr
 from glow_dialects.core.symbols import Symbols, parse_size
 from glow_dialects.core.types import Array, Tensor, dtype_of, tensor, typed
 from glow_dialects.ops.module import FuncOp, GetOp, PlaceholderOp, SaveOp
-from glow_frontends.onnx.emitter import Emitter, check_size
-from glow_frontends.onnx.errors import RuleError
+from glow_frontends.graph.emitter import Emitter, check_size
+from glow_frontends.graph.errors import RuleError
+from glow_frontends.graph.values import BoundedValue, Value
 from glow_frontends.onnx.model import domain_of, initialized, load, opened, opsets, runtime_inputs, sort_nodes
 from glow_frontends.onnx.scope import Blocked, Scope, Session, initializers
 from glow_frontends.onnx.signature import size_name
 from glow_frontends.onnx.tensors import numpy_type
-from glow_frontends.onnx.values import AnyValue, BoundedValue, Value
+from glow_frontends.onnx.values import AnyValue
 
 #: Placeholders carry the model's name of the tensor where it could not be the symbol.
 NAME_ATTRIBUTE = "onnx.name"

@@ -13,21 +13,10 @@ from xdsl.ir import SSAValue
 
 from glow_dialects.core.errors import Problem
 from glow_dialects.core.types import Array
-from glow_frontends.onnx.errors import NeedsHost, RuleError
+from glow_frontends.graph.errors import NeedsHost, RuleError
+from glow_frontends.graph.values import BoundedValue, Value
 from glow_frontends.onnx.tensors import from_sparse, to_array
-from glow_frontends.onnx.values import (
-    AnyValue,
-    BoundedValue,
-    HostValue,
-    MapValue,
-    NoneValue,
-    SequenceValue,
-    Value,
-)
-
-#: Loops that make more nodes are not written out where they can stay loops, and above MAX_NODES never.
-FEW_NODES = 512
-MAX_NODES = 4096
+from glow_frontends.onnx.values import AnyValue, HostValue, MapValue, NoneValue, SequenceValue
 
 
 class EnclosingGraph(Protocol):

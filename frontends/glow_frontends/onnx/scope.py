@@ -12,14 +12,14 @@ from onnx import FunctionProto, GraphProto, NodeProto
 from onnx.onnx_pb import AttributeProto
 from xdsl.dialects.builtin import LocationAttr
 from xdsl.ir import SSAValue
-from xdsl.utils.exceptions import VerifyException
 
-from glow_dialects.core.errors import GlowError, OpenSizes, Problem, internal
+from glow_dialects.core.errors import OpenSizes, Problem, internal
 from glow_dialects.core.location import node_location
 from glow_dialects.core.types import Array
+from glow_frontends.graph.emitter import Emitter
+from glow_frontends.graph.errors import FAILURES, NeedsValue, RuleError
+from glow_frontends.graph.values import BoundedValue
 from glow_frontends.onnx import bounds
-from glow_frontends.onnx.emitter import Emitter
-from glow_frontends.onnx.errors import NeedsValue, RuleError
 from glow_frontends.onnx.functions import (
     check_attributes,
     function_body,
@@ -31,22 +31,12 @@ from glow_frontends.onnx.model import domain_of, label, opsets, sort_nodes
 from glow_frontends.onnx.node import Node
 from glow_frontends.onnx.rules import find_rule, nearest
 from glow_frontends.onnx.tensors import from_sparse, to_array
-from glow_frontends.onnx.values import (
-    AnyValue,
-    BoundedValue,
-    HostValue,
-    MapValue,
-    NoneValue,
-    SequenceValue,
-)
+from glow_frontends.onnx.values import AnyValue, HostValue, MapValue, NoneValue, SequenceValue
 
 #: Expansion of functions and subgraphs within each other stops here (recursion is not ONNX).
 MAX_DEPTH = 60
 #: And expansion as a whole here: functions that call functions twice grow without bound.
 MAX_EXPANDED = 100_000
-
-#: The exceptions of rules and cards for wrong or unusual nodes; anything else is a mistake of ours.
-FAILURES = (RuleError, VerifyException, GlowError)
 
 #: The kinds of a value; rules of several outputs return a sequence of these.
 SINGLE = (np.ndarray, SSAValue, SequenceValue, NoneValue, HostValue, MapValue, BoundedValue)

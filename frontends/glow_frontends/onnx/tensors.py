@@ -13,7 +13,7 @@ from onnx import TensorProto, helper, numpy_helper
 from glow_dialects.core.errors import GlowError, UnsupportedError
 from glow_dialects.core.mapped_files import file_bytes
 from glow_dialects.core.types import Array, element_type
-from glow_frontends.onnx.values import MAX_ELEMENTS
+from glow_frontends.graph.values import MAX_ELEMENTS
 
 #: Element types stored several to a byte.
 PACKED = {

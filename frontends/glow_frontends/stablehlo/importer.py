@@ -19,9 +19,9 @@ from glow_dialects.core.symbols import Symbols
 from glow_dialects.core.types import Array, Tensor, shape_of, tensor, typed
 from glow_dialects.ops.module import FuncOp as GlowFuncOp
 from glow_dialects.ops.module import GetOp, PlaceholderOp, SaveOp
-from glow_frontends.onnx.emitter import Emitter
-from glow_frontends.onnx.errors import RuleError
-from glow_frontends.onnx.values import Value
+from glow_frontends.graph.emitter import Emitter
+from glow_frontends.graph.errors import RuleError
+from glow_frontends.graph.values import Value
 from glow_frontends.stablehlo.node import Blocked, Node, Written, op_name
 from glow_frontends.stablehlo.rules import RULES
 from glow_frontends.stablehlo.text import parsed

@@ -13,8 +13,8 @@ from glow_dialects.core.graph_op import GraphOp
 from glow_dialects.core.types import broadcast_shapes, tensor
 from glow_dialects.ops.cast import CastOp
 from glow_dialects.ops.expand import ExpandOp
-from glow_frontends.onnx.emitter import Emitter
-from glow_frontends.onnx.values import Value, dtype_of_value, is_uniform, shape, type_of
+from glow_frontends.graph.emitter import Emitter
+from glow_frontends.graph.values import Value, dtype_of_value, is_uniform, shape, type_of
 
 
 def same(x: Sequence[int], y: Sequence[int]) -> bool:

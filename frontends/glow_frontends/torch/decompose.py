@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from typing import Any
 
-from glow_frontends.onnx.errors import RuleError
+from glow_frontends.graph.errors import RuleError
 from glow_frontends.torch.rules import find_rule
 
 

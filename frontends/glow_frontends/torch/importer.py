@@ -17,11 +17,10 @@ from glow_dialects.core.location import node_location
 from glow_dialects.core.size_text import SYMBOLS, SymbolsAttr
 from glow_dialects.core.types import Array, tensor, typed
 from glow_dialects.ops.module import FuncOp, GetOp, PlaceholderOp, SaveOp
-from glow_frontends.onnx.emitter import Emitter
-from glow_frontends.onnx.errors import RuleError
-from glow_frontends.onnx.scope import FAILURES
-from glow_frontends.onnx.sizes import objects
-from glow_frontends.onnx.values import shape
+from glow_frontends.graph.emitter import Emitter
+from glow_frontends.graph.errors import FAILURES, RuleError
+from glow_frontends.graph.sizes import objects
+from glow_frontends.graph.values import shape
 from glow_frontends.torch.decompose import decomposed, decomposes, decompositions, is_leaf, name_of
 from glow_frontends.torch.node import Decomposed, Node
 from glow_frontends.torch.rules import find_rule

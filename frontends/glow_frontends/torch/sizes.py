@@ -15,9 +15,9 @@ from glow_dialects.core.graph_op import GraphOp
 from glow_dialects.core.symbols import Symbols
 from glow_dialects.ops.arithmetic import AddOp, DivOp, MaxOp, MinOp, MulOp, PowOp
 from glow_dialects.ops.unary_math import SqrtOp
-from glow_frontends.onnx.emitter import Emitter
-from glow_frontends.onnx.errors import RuleError
-from glow_frontends.onnx.values import Value
+from glow_frontends.graph.emitter import Emitter
+from glow_frontends.graph.errors import RuleError
+from glow_frontends.graph.values import Value
 
 REAL = np.dtype(np.float64)
 

@@ -8,7 +8,7 @@ import ml_dtypes
 import numpy as np
 
 from glow_dialects.core.types import Array
-from glow_frontends.onnx.errors import RuleError
+from glow_frontends.graph.errors import RuleError
 
 #: Element types by PyTorch's name, `torch.float32` and so on.
 DTYPES: dict[str, np.dtype] = {

@@ -9,7 +9,7 @@ import numpy as np
 from onnx import NodeProto, ValueInfoProto, helper
 
 from glow_dialects.core.types import Array
-from glow_frontends.onnx.errors import RuleError
+from glow_frontends.graph.errors import RuleError
 from glow_frontends.onnx.tensors import numpy_type
 from glow_frontends.onnx.values import AnyValue, SequenceValue
 

@@ -19,7 +19,7 @@ from onnx.onnx_pb import AttributeProto
 from glow_dialects.core.errors import UnsupportedError
 from glow_dialects.core.forks import ForkLock
 from glow_dialects.core.types import Array
-from glow_frontends.onnx.errors import RuleError
+from glow_frontends.graph.errors import FAILURES, RuleError
 from glow_frontends.onnx.importer import Source, weights_of
 from glow_frontends.onnx.model import sort_nodes, uses
 from glow_frontends.onnx.plan.control import CONTROL
@@ -27,7 +27,6 @@ from glow_frontends.onnx.plan.forms import Form, form_of, known_form
 from glow_frontends.onnx.plan.host import HostNode, Prepared, PreparedNode, host_node
 from glow_frontends.onnx.plan.label_tables import split_labels
 from glow_frontends.onnx.plan.stage import Compile, Ending, Need, Ports, Stage, Values, import_stage
-from glow_frontends.onnx.scope import FAILURES
 from glow_frontends.onnx.values import AnyValue
 
 #: Contents of larger arrays are never part of a specialisation.

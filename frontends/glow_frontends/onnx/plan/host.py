@@ -11,14 +11,14 @@ from xdsl.ir import SSAValue
 
 from glow_dialects.core.errors import GlowError, ImportProblems, UnsupportedError, internal
 from glow_dialects.core.types import Array
-from glow_frontends.onnx.errors import RuleError
+from glow_frontends.graph.errors import FAILURES, RuleError
 from glow_frontends.onnx.importer import Import
 from glow_frontends.onnx.model import domain_of, label, uses
 from glow_frontends.onnx.node import Node
 from glow_frontends.onnx.plan.control import CONTROL
 from glow_frontends.onnx.rules.maps import Rows, rows_of_maps, sequence_of_maps
 from glow_frontends.onnx.rules.ml import table_of_texts
-from glow_frontends.onnx.scope import FAILURES, Scope
+from glow_frontends.onnx.scope import Scope
 from glow_frontends.onnx.values import AnyValue
 
 if TYPE_CHECKING:

@@ -17,12 +17,13 @@ from xdsl.ir import SSAValue
 from glow_dialects.core.errors import ImportProblems
 from glow_dialects.core.types import Array, tensor
 from glow_dialects.ops.module import GetOp, PlaceholderOp
-from glow_frontends.onnx.errors import NeedsHost, NeedsValue
+from glow_frontends.graph.errors import NeedsHost, NeedsValue
+from glow_frontends.graph.values import BoundedValue
 from glow_frontends.onnx.importer import Import, Source, not_tensor
 from glow_frontends.onnx.model import uses
 from glow_frontends.onnx.plan.forms import NONE, Form, KnownForm, SequenceForm, TensorForm
 from glow_frontends.onnx.scope import Blocked
-from glow_frontends.onnx.values import AnyValue, BoundedValue, HostValue, NoneValue, SequenceValue
+from glow_frontends.onnx.values import AnyValue, HostValue, NoneValue, SequenceValue
 
 #: Values of a run by name; weights are not among them.
 Values = dict[str, AnyValue]

@@ -27,10 +27,11 @@ from glow_dialects.ops.arithmetic import AddOp, MulOp, SubOp
 from glow_dialects.ops.compare import CmpEqOp, CmpGtOp, CmpLtOp
 from glow_dialects.ops.relu import ReluOp
 from glow_dialects.ops.select import SelectOp
-from glow_frontends.onnx.emitter import Emitter
+from glow_frontends.graph.axes import axis_of, flat_axis
+from glow_frontends.graph.emitter import Emitter
+from glow_frontends.graph.values import Value, dtype_of_value, rank, shape, uniform
 from glow_frontends.onnx.node import Node
-from glow_frontends.onnx.rules.rule import Rule, Versions, axis_of, flat_axis
-from glow_frontends.onnx.values import Value, dtype_of_value, rank, shape, uniform
+from glow_frontends.onnx.rules.rule import Rule, Versions
 
 
 def activation(kind: type[GraphOp], **defaults: float) -> Rule:

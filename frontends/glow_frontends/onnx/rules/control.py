@@ -15,28 +15,20 @@ from glow_dialects.ops.control import IfOp, yielded
 from glow_dialects.ops.flip import FlipOp
 from glow_dialects.ops.gather import GatherOp
 from glow_dialects.ops.select import SelectOp
-from glow_frontends.onnx import counts
-from glow_frontends.onnx.emitter import Emitter
-from glow_frontends.onnx.errors import NeedsHost, NeedsValue, RuleError
+from glow_frontends.graph import counts, loops
+from glow_frontends.graph.axes import axis_of
+from glow_frontends.graph.emitter import Emitter
+from glow_frontends.graph.errors import NeedsHost, NeedsValue, RuleError
+from glow_frontends.graph.loops import FEW_NODES, MAX_NODES
+from glow_frontends.graph.shape import cut, join
+from glow_frontends.graph.sizes import objects
+from glow_frontends.graph.values import BoundedValue, Value, dtype_of_value, rank, shape
 from glow_frontends.onnx.model import label, uses
-from glow_frontends.onnx.node import FEW_NODES, MAX_NODES, Node
-from glow_frontends.onnx.rules import loops
+from glow_frontends.onnx.node import Node
 from glow_frontends.onnx.rules.forecast import forecast
-from glow_frontends.onnx.rules.rule import Versions, axis_of, per_axis
-from glow_frontends.onnx.rules.shape import cut, join
-from glow_frontends.onnx.sizes import objects
+from glow_frontends.onnx.rules.rule import Versions, per_axis
 from glow_frontends.onnx.tensors import numpy_type
-from glow_frontends.onnx.values import (
-    AnyValue,
-    BoundedValue,
-    NoneValue,
-    SequenceValue,
-    StackedValue,
-    Value,
-    dtype_of_value,
-    rank,
-    shape,
-)
+from glow_frontends.onnx.values import AnyValue, NoneValue, SequenceValue, StackedValue
 
 #: Nodes in two branches that may both run where the condition is not known.
 MAX_BRANCHES = 200

@@ -7,8 +7,7 @@ from math import prod
 import numpy as np
 
 from glow_dialects.core.graph_op import GraphOp
-from glow_dialects.core.types import is_float
-from glow_dialects.ops.activation import ClipOp, TanhOp
+from glow_dialects.ops.activation import TanhOp
 from glow_dialects.ops.arithmetic import (
     AddOp,
     DivOp,
@@ -60,14 +59,16 @@ from glow_dialects.ops.unary_math import (
     SqrtOp,
     TanOp,
 )
-from glow_frontends.onnx.emitter import Emitter
-from glow_frontends.onnx.errors import RuleError
+from glow_frontends.graph.arithmetic import clamp
+from glow_frontends.graph.cast import cast_to
+from glow_frontends.graph.emitter import Emitter
+from glow_frontends.graph.errors import RuleError
+from glow_frontends.graph.shape import broadcast
+from glow_frontends.graph.values import Value, dtype_of_value, rank, shape
 from glow_frontends.onnx.node import Node, known_inputs
-from glow_frontends.onnx.rules.cast import cast_to
 from glow_frontends.onnx.rules.indexing import divisors
 from glow_frontends.onnx.rules.rule import Rule, Versions
-from glow_frontends.onnx.rules.shape import broadcast
-from glow_frontends.onnx.values import HostValue, Value, dtype_of_value, rank, shape, type_of
+from glow_frontends.onnx.values import HostValue
 
 
 def unary(kind: type[GraphOp]) -> Rule:
@@ -188,15 +189,6 @@ def clip(g: Emitter, n: Node) -> Value:
         limits = [n.get(1), n.get(2)]
         bounds = [b if b is None or prod(shape(b)) != 1 else g.reshape(b, ()) for b in limits]
     return clamp(g, x, bounds[0], bounds[1])
-
-
-def clamp(g: Emitter, x: Value, low: Value | None, high: Value | None) -> Value:
-    """min(max(x, low), high), as one operator where the bounds are known."""
-    if is_float(type_of(x).element_type) and isinstance(low, np.ndarray) and isinstance(high, np.ndarray):
-        return g(ClipOp, x, min=float(low.reshape(())), max=float(high.reshape(())))
-    if low is not None:
-        x = g(MaxOp, x, low)
-    return x if high is None else g(MinOp, x, high)
 
 
 UNARY: dict[str, type[GraphOp]] = {

@@ -11,12 +11,13 @@ from xdsl.ir import SSAValue
 
 from glow_dialects.core.types import Array
 from glow_dialects.ops.arithmetic import AddOp, MulOp
-from glow_frontends.onnx.emitter import Emitter
-from glow_frontends.onnx.errors import RuleError
+from glow_frontends.graph.cast import cast_to
+from glow_frontends.graph.emitter import Emitter
+from glow_frontends.graph.errors import RuleError
+from glow_frontends.graph.values import Value
 from glow_frontends.onnx.model import uses
 from glow_frontends.onnx.node import Node
-from glow_frontends.onnx.rules.cast import cast_to
-from glow_frontends.onnx.values import AnyValue, Value
+from glow_frontends.onnx.values import AnyValue
 
 #: Loops of more turns are not foreseen.
 MAX_TURNS = 1 << 16

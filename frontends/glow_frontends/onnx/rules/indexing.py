@@ -13,7 +13,6 @@ from glow_dialects.core.types import tensor
 from glow_dialects.ops.arithmetic import AddOp, MaxOp, MinOp, SubOp
 from glow_dialects.ops.compare import CmpEqOp, CmpGeOp, CmpLeOp, CmpLtOp
 from glow_dialects.ops.expand import ExpandOp
-from glow_dialects.ops.gather import GatherOp
 from glow_dialects.ops.gather_elements import GatherElementsOp
 from glow_dialects.ops.gather_nd import GatherNdOp
 from glow_dialects.ops.iota import IotaOp
@@ -21,16 +20,17 @@ from glow_dialects.ops.reduce import ReduceMaxOp
 from glow_dialects.ops.scatter_elements import ScatterElementsOp
 from glow_dialects.ops.scatter_nd import ScatterNdOp
 from glow_dialects.ops.select import SelectOp
-from glow_frontends.onnx.emitter import MAX_FOLDED, Emitter, check_size
-from glow_frontends.onnx.errors import RuleError
+from glow_frontends.graph.axes import axis_of, ranked
+from glow_frontends.graph.cast import cast_to
+from glow_frontends.graph.emitter import MAX_FOLDED, Emitter, check_size
+from glow_frontends.graph.errors import RuleError
+from glow_frontends.graph.shape import cut, take
+from glow_frontends.graph.sizes import objects, objects_of
+from glow_frontends.graph.values import Value, dtype_of_value, rank, shape, type_of
 from glow_frontends.onnx.model import label
 from glow_frontends.onnx.node import Node
-from glow_frontends.onnx.rules.cast import cast_to
-from glow_frontends.onnx.rules.rule import Versions, axis_of, ranked
-from glow_frontends.onnx.rules.shape import cut
-from glow_frontends.onnx.sizes import objects, objects_of
+from glow_frontends.onnx.rules.rule import Versions
 from glow_frontends.onnx.tensors import numpy_type
-from glow_frontends.onnx.values import Value, dtype_of_value, rank, shape, type_of
 
 INT64 = np.dtype(np.int64)
 
@@ -120,19 +120,6 @@ def gathered(g: Emitter, n: Node, x: Value, indices: Value, axis: int) -> Value:
     """numpy.take for a node, with indices that are checked."""
     places, checked = indices_of(g, n, indices, [shape(x)[axis]])
     return take(g, x, places, axis, checked)
-
-
-def take(g: Emitter, x: Value, indices: Value, axis: int, checked: str | None = None) -> Value:
-    """numpy.take; known indices are not negative, others are if `checked` gives the operator a name."""
-    if isinstance(x, np.ndarray) and isinstance(indices, np.ndarray):
-        return np.asarray(np.take(x, indices, axis))
-    if isinstance(indices, np.ndarray) and indices.size == 1:
-        begin, end = [0] * rank(x), list(shape(x))
-        begin[axis] = int(indices.reshape(()))
-        end[axis] = begin[axis] + 1
-        dims = (*shape(x)[:axis], *shape(indices), *shape(x)[axis + 1 :])
-        return g.reshape(cut(g, x, begin, end), dims)
-    return g(GatherOp, x, indices, axis=axis, checked=checked)
 
 
 def gather_elements(g: Emitter, n: Node) -> Value:

@@ -6,12 +6,12 @@ import numpy as np
 
 from glow_dialects.ops.activation import SoftplusOp, TanhOp
 from glow_dialects.ops.arithmetic import AddOp, MulOp
-from glow_frontends.onnx.emitter import Emitter
-from glow_frontends.onnx.errors import RuleError
+from glow_frontends.graph.emitter import Emitter
+from glow_frontends.graph.errors import RuleError
+from glow_frontends.graph.shape import cut
+from glow_frontends.graph.values import Value, dtype_of_value, rank, shape
 from glow_frontends.onnx.node import Node
 from glow_frontends.onnx.rules.rule import Versions
-from glow_frontends.onnx.rules.shape import cut
-from glow_frontends.onnx.values import Value, dtype_of_value, rank, shape
 
 
 def affine(g: Emitter, n: Node) -> Value:

@@ -16,18 +16,19 @@ from glow_dialects.ops.dropout import DropoutOp
 from glow_dialects.ops.fully_connected import FullyConnectedOp
 from glow_dialects.ops.group_norm import InstanceNormOp
 from glow_dialects.ops.lrn import LrnOp
-from glow_dialects.ops.matmul import BatchMatmulOp, MatmulOp
 from glow_dialects.ops.reduce import ReduceMeanOp
 from glow_dialects.ops.softmax import LogSoftmaxOp, SoftmaxOp
 from glow_dialects.ops.unary_math import SqrtOp
-from glow_frontends.onnx.emitter import Emitter
-from glow_frontends.onnx.errors import RuleError
+from glow_frontends.graph.arithmetic import product
+from glow_frontends.graph.axes import axis_of, flat_axis
+from glow_frontends.graph.cast import cast_to
+from glow_frontends.graph.emitter import Emitter
+from glow_frontends.graph.errors import RuleError
+from glow_frontends.graph.shape import broadcast
+from glow_frontends.graph.values import Value, dtype_of_value, rank, shape
 from glow_frontends.onnx.node import Node, Result
-from glow_frontends.onnx.rules.cast import cast_to
-from glow_frontends.onnx.rules.rule import Rule, Versions, axis_of, flat_axis, per_axis
-from glow_frontends.onnx.rules.shape import broadcast
+from glow_frontends.onnx.rules.rule import Rule, Versions, per_axis
 from glow_frontends.onnx.rules.windows import window_of
-from glow_frontends.onnx.values import Value, dtype_of_value, rank, shape
 
 
 def conv(g: Emitter, n: Node) -> Value:
@@ -114,23 +115,6 @@ def gemm(g: Emitter, n: Node) -> Value:
 def matmul(g: Emitter, n: Node) -> Value:
     """MatMul with NumPy's rules for ranks 1 and above 2."""
     return product(g, n[0], n[1])
-
-
-def product(g: Emitter, a: Value, b: Value) -> Value:
-    """numpy.matmul."""
-    if rank(a) == 2 and rank(b) == 2:
-        return g(MatmulOp, a, b)
-    if rank(a) == 0 or rank(b) == 0:
-        raise RuleError("matmul of a scalar")
-    left = g.reshape(a, (1, *shape(a))) if rank(a) == 1 else a
-    right = g.reshape(b, (*shape(b), 1)) if rank(b) == 1 else b
-    y = g(MatmulOp if rank(left) == rank(right) == 2 else BatchMatmulOp, left, right)
-    dims = list(shape(y))
-    if rank(b) == 1:
-        dims.pop()
-    if rank(a) == 1:
-        dims.pop(-2 if rank(b) != 1 else -1)
-    return g.reshape(y, dims)
 
 
 def batch_norm(g: Emitter, n: Node) -> list[Value | None]:

@@ -11,11 +11,12 @@ from glow_dialects.ops.avg_pool import AvgPoolOp
 from glow_dialects.ops.lp_pool import LpPoolOp
 from glow_dialects.ops.max_pool import MaxPoolOp, MaxPoolWithArgmaxOp
 from glow_dialects.ops.pad import PadOp
-from glow_frontends.onnx.emitter import Emitter
+from glow_frontends.graph.emitter import Emitter
+from glow_frontends.graph.values import Value, rank, shape
+from glow_frontends.graph.windows import Window
 from glow_frontends.onnx.node import Node
 from glow_frontends.onnx.rules.rule import Versions
-from glow_frontends.onnx.rules.windows import Window, window_of
-from glow_frontends.onnx.values import Value, rank, shape
+from glow_frontends.onnx.rules.windows import window_of
 
 
 def max_pool(g: Emitter, n: Node) -> list[Value]:

@@ -23,18 +23,18 @@ from glow_dialects.ops.quantized_matmul import QuantizedMatmulOp
 from glow_dialects.ops.reduce import ReduceSumOp
 from glow_dialects.ops.unary_math import RoundOp
 from glow_dialects.ops.windows import output_sizes
-from glow_frontends.onnx.emitter import Emitter
-from glow_frontends.onnx.errors import RuleError
+from glow_frontends.graph.arithmetic import product
+from glow_frontends.graph.axes import axis_of, ranked
+from glow_frontends.graph.cast import cast_to
+from glow_frontends.graph.emitter import Emitter
+from glow_frontends.graph.errors import RuleError
+from glow_frontends.graph.shape import cut, take
+from glow_frontends.graph.values import Value, dtype_of_value, rank, shape
 from glow_frontends.onnx.node import Node
-from glow_frontends.onnx.rules.cast import cast_to
-from glow_frontends.onnx.rules.indexing import take
-from glow_frontends.onnx.rules.nn import product
 from glow_frontends.onnx.rules.packed_weights import packed_matrix
-from glow_frontends.onnx.rules.rule import Versions, axis_of, ranked
-from glow_frontends.onnx.rules.shape import cut
+from glow_frontends.onnx.rules.rule import Versions
 from glow_frontends.onnx.rules.windows import window_of
 from glow_frontends.onnx.tensors import numpy_type
-from glow_frontends.onnx.values import Value, dtype_of_value, rank, shape
 
 UINT8 = np.dtype(np.uint8)
 INT16 = np.dtype(np.int16)

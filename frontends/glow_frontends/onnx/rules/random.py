@@ -6,12 +6,12 @@ import numpy as np
 
 from glow_dialects.core.types import Array
 from glow_dialects.ops.compare import CmpLtOp
-from glow_frontends.onnx.emitter import Emitter, check_size
+from glow_frontends.graph.cast import cast_to
+from glow_frontends.graph.emitter import Emitter, check_size
+from glow_frontends.graph.values import Value, dtype_of_value, shape
 from glow_frontends.onnx.node import Node
-from glow_frontends.onnx.rules.cast import cast_to
 from glow_frontends.onnx.rules.rule import Versions
 from glow_frontends.onnx.tensors import numpy_type
-from glow_frontends.onnx.values import Value, dtype_of_value, shape
 
 
 def generator(n: Node) -> np.random.Generator:

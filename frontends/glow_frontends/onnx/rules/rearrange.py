@@ -15,14 +15,15 @@ from glow_dialects.ops.scatter_elements import ScatterElementsOp
 from glow_dialects.ops.scatter_nd import ScatterNdOp
 from glow_dialects.ops.select import SelectOp
 from glow_dialects.ops.unary_math import AbsOp
-from glow_frontends.onnx.emitter import Emitter
-from glow_frontends.onnx.errors import RuleError
+from glow_frontends.graph.axes import axis_of
+from glow_frontends.graph.cast import cast_to
+from glow_frontends.graph.emitter import Emitter
+from glow_frontends.graph.errors import RuleError
+from glow_frontends.graph.shape import broadcast, cut
+from glow_frontends.graph.values import Value, dtype_of_value, rank, shape, uniform
 from glow_frontends.onnx.node import Node
-from glow_frontends.onnx.rules.cast import cast_to
 from glow_frontends.onnx.rules.indexing import in_range, node_label
-from glow_frontends.onnx.rules.rule import Versions, axis_of, per_axis
-from glow_frontends.onnx.rules.shape import broadcast, cut
-from glow_frontends.onnx.values import Value, dtype_of_value, rank, shape, uniform
+from glow_frontends.onnx.rules.rule import Versions, per_axis
 
 INT64 = np.dtype(np.int64)
 #: NumPy's arrays have fewer dimensions, of which an image has two more.

@@ -25,14 +25,15 @@ from glow_dialects.ops.reduce import (
 )
 from glow_dialects.ops.top_k import TopKOp
 from glow_dialects.ops.unary_math import AbsOp, LogOp
-from glow_frontends.onnx.counts import upper
-from glow_frontends.onnx.emitter import Emitter
-from glow_frontends.onnx.errors import RuleError
+from glow_frontends.graph.arithmetic import reduce
+from glow_frontends.graph.axes import axes_of, axis_of
+from glow_frontends.graph.counts import upper
+from glow_frontends.graph.emitter import Emitter
+from glow_frontends.graph.errors import RuleError
+from glow_frontends.graph.values import BoundedValue, Value, rank, shape
 from glow_frontends.onnx.node import Node
-from glow_frontends.onnx.rules.cast import cast_to
 from glow_frontends.onnx.rules.indexing import in_range
-from glow_frontends.onnx.rules.rule import Rule, Versions, axes_of, axis_of
-from glow_frontends.onnx.values import BoundedValue, Value, dtype_of_value, rank, shape
+from glow_frontends.onnx.rules.rule import Rule, Versions
 
 
 def reduction(kind: type[GraphOp]) -> Rule:
@@ -56,22 +57,6 @@ def reduction(kind: type[GraphOp]) -> Rule:
 def keeps(n: Node) -> bool:
     """Whether a reduction keeps its axes: only 1 says so."""
     return n.integer("keepdims", 1) == 1
-
-
-def reduce(g: Emitter, kind: type[GraphOp], x: Value, axes: tuple[int, ...], keepdims: bool) -> Value:
-    """A reduction; booleans reduce as integers."""
-    if not axes and kind not in (
-        ReduceSumSquareOp,
-        ReduceL1Op,
-        ReduceL2Op,
-        ReduceLogSumOp,
-        ReduceLogSumExpOp,
-    ):
-        return x
-    if dtype_of_value(x) == np.dtype(bool):
-        y = g(kind, cast_to(g, x, np.dtype(np.uint8)), axes=axes, keepdims=keepdims)
-        return cast_to(g, y, np.dtype(bool))
-    return g(kind, x, axes=axes, keepdims=keepdims)
 
 
 def _pointwise(g: Emitter, kind: type[GraphOp], x: Value) -> Value:

@@ -6,10 +6,9 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TypeAlias, TypeVar
 
-from glow_frontends.onnx.emitter import Emitter
-from glow_frontends.onnx.errors import RuleError
+from glow_frontends.graph.emitter import Emitter
+from glow_frontends.graph.errors import RuleError
 from glow_frontends.onnx.node import Node, Result
-from glow_frontends.onnx.values import Value, rank, shape
 
 Choice = TypeVar("Choice")
 
@@ -17,13 +16,6 @@ Choice = TypeVar("Choice")
 Rule: TypeAlias = Callable[[Emitter, Node], Result]
 #: One rule for all versions, or (since version, rule) in rising order.
 Versions: TypeAlias = Rule | tuple[tuple[int, Rule], ...]
-
-
-def ranked(x: Value, least: int) -> tuple[int, ...]:
-    """The shape of a tensor; a RuleError where it has fewer dimensions than `least`."""
-    if rank(x) < least:
-        raise RuleError(f"a tensor of rank {rank(x)} where at least {least} dimensions are expected")
-    return shape(x)
 
 
 def per_axis(n: Node, name: str, default: Sequence[int], count: int | None = None) -> tuple[int, ...]:
@@ -57,23 +49,3 @@ def only(n: Node, **known: int) -> None:
     for name, number in known.items():
         if (given := n.integer(name, number)) != number:
             raise RuleError(f"{name} {given}, where only {number} is known")
-
-
-def axis_of(axis: int, rank: int, what: str = "axis") -> int:
-    """A non-negative axis; a RuleError where it is out of range."""
-    if not -rank <= axis < rank:
-        raise RuleError(f"{what} {axis} is out of range for rank {rank}")
-    return axis % rank
-
-
-def flat_axis(axis: int, rank: int) -> int:
-    """An axis in front of which a shape is cut in two: `rank` itself is allowed."""
-    return rank if axis == rank else axis_of(axis, rank)
-
-
-def axes_of(axes: Sequence[int], rank: int) -> tuple[int, ...]:
-    """Non-negative axes, each once."""
-    out = tuple(axis_of(a, rank) for a in axes)
-    if len(set(out)) < len(out):
-        raise RuleError(f"axes {tuple(axes)} repeat an axis")
-    return out

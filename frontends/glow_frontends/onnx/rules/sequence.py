@@ -5,23 +5,17 @@ from __future__ import annotations
 import numpy as np
 from xdsl.ir import SSAValue
 
-from glow_frontends.onnx.emitter import Emitter
-from glow_frontends.onnx.errors import RuleError
+from glow_frontends.graph.axes import axis_of
+from glow_frontends.graph.emitter import Emitter
+from glow_frontends.graph.errors import RuleError
+from glow_frontends.graph.shape import join, pieces
+from glow_frontends.graph.sizes import objects
+from glow_frontends.graph.values import Value, dtype_of_value, rank, shape
 from glow_frontends.onnx.node import Node
 from glow_frontends.onnx.rules.indexing import gathered
-from glow_frontends.onnx.rules.rule import Versions, axis_of
-from glow_frontends.onnx.rules.shape import join, pieces
-from glow_frontends.onnx.sizes import objects
+from glow_frontends.onnx.rules.rule import Versions
 from glow_frontends.onnx.tensors import numpy_type
-from glow_frontends.onnx.values import (
-    AnyValue,
-    SequenceValue,
-    StackedValue,
-    Value,
-    dtype_of_value,
-    rank,
-    shape,
-)
+from glow_frontends.onnx.values import AnyValue, SequenceValue, StackedValue
 
 
 def empty(g: Emitter, n: Node) -> SequenceValue:

@@ -2,39 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from math import prod
 
 import numpy as np
 from xdsl.ir import SSAValue
-from xdsl.utils.exceptions import VerifyException
 
-from glow_dialects.core.extent import is_open
-from glow_dialects.core.types import Array, broadcast_shapes, tensor
+from glow_dialects.core.types import Array, tensor
 from glow_dialects.ops.arithmetic import AddOp, MulOp
-from glow_dialects.ops.concat import ConcatOp
 from glow_dialects.ops.depth_to_space import DepthToSpaceOp, SpaceToDepthOp
-from glow_dialects.ops.expand import ExpandOp
 from glow_dialects.ops.iota import IotaOp
 from glow_dialects.ops.pad import PadOp
-from glow_dialects.ops.slice import SliceOp
 from glow_dialects.ops.tile import TileOp
-from glow_frontends.onnx.counts import shaped
-from glow_frontends.onnx.emitter import MAX_FOLDED, Emitter, check_size
-from glow_frontends.onnx.errors import RuleError
+from glow_frontends.graph.axes import axes_of, axis_of
+from glow_frontends.graph.counts import shaped
+from glow_frontends.graph.emitter import MAX_FOLDED, Emitter, check_size
+from glow_frontends.graph.errors import RuleError
+from glow_frontends.graph.shape import broadcast, cut, join, pieces, repeated
+from glow_frontends.graph.sizes import objects, sizes_of
+from glow_frontends.graph.values import BoundedValue, Value, dtype_of_value, rank, shape, uniform
 from glow_frontends.onnx.node import Node, Result
-from glow_frontends.onnx.rules.rule import Versions, axes_of, axis_of
+from glow_frontends.onnx.rules.rule import Versions
 from glow_frontends.onnx.rules.run_time_slices import span
-from glow_frontends.onnx.sizes import sizes_of
-from glow_frontends.onnx.values import (
-    BoundedValue,
-    Value,
-    dtype_of_value,
-    rank,
-    shape,
-    type_of,
-    uniform,
-)
 
 
 def constant(g: Emitter, n: Node) -> Array:
@@ -70,13 +58,6 @@ def constant_of_shape(g: Emitter, n: Node) -> Value | BoundedValue:
     return repeated(g, value, dims)
 
 
-def repeated(g: Emitter, value: Array, dims: Sequence[int]) -> Value:
-    """A tensor of one value."""
-    if not is_open(dims):
-        return uniform(value, dims)
-    return g(ExpandOp, g.value(value.reshape(())), results=tensor(dims, value.dtype))
-
-
 def shape_(g: Emitter, n: Node) -> Value:
     """Shape: known, or made of sizes that the run tells."""
     dims = shape(n[0])[slice(n.integer("start", 0), n.integer("end"))]
@@ -86,13 +67,6 @@ def shape_(g: Emitter, n: Node) -> Value:
 def size(g: Emitter, n: Node) -> Value:
     """Size: the same."""
     return g.sizes(objects([prod(shape(n[0]))]).reshape(()), np.dtype(np.int64))
-
-
-def objects(values: Sequence[int]) -> Array:
-    """Whole numbers, extents among them, as an array of objects."""
-    array = np.empty(len(values), object)
-    array[:] = values
-    return array
 
 
 def identity(g: Emitter, n: Node) -> Result:
@@ -174,15 +148,6 @@ def concat(g: Emitter, n: Node) -> Value:
     return join(g, parts, axis)
 
 
-def join(g: Emitter, parts: list[Value], axis: int) -> Value:
-    """Concatenation of one or more tensors."""
-    if len(parts) == 1:
-        return parts[0]
-    if any(dtype_of_value(p) == object for p in parts):
-        return np.concatenate([g.known(p, "a concatenation of strings") for p in parts], axis)
-    return g(ConcatOp, parts, axis=axis)
-
-
 def slice_(g: Emitter, n: Node) -> Value | BoundedValue:
     """Slice: bounds by attributes before opset 10, by inputs since; in a loop's body they may be computed."""
     x = n[0]
@@ -219,18 +184,6 @@ def _bounds(start: int, end: int, step: int, dim: int) -> tuple[int, int]:
     return min(max(start, 0), max(last, 0)), min(max(end, least), last)
 
 
-def cut(g: Emitter, x: Value, begin: list[int], end: list[int], step: list[int] | None = None) -> Value:
-    """Elements begin, begin + step, ... before end, of each axis."""
-    step = step or [1] * len(begin)
-    end = [max(e, b) if s > 0 else min(e, b) for b, e, s in zip(begin, end, step, strict=True)]
-    if tuple(begin) == (0,) * len(begin) and tuple(end) == shape(x) and all(s == 1 for s in step):
-        return x
-    if isinstance(x, np.ndarray) and (x.dtype == object or not is_open((*begin, *end))):
-        index = [slice(b, e if e >= 0 else None, s) for b, e, s in zip(begin, end, step, strict=True)]
-        return np.asarray(x[tuple(index)])
-    return g(SliceOp, x, starts=tuple(begin), ends=tuple(end), steps=tuple(step))
-
-
 def split(g: Emitter, n: Node) -> list[Value]:
     """Split: sizes by attribute, by input since opset 13, or equal parts."""
     axis = axis_of(n.integer("axis", 0), rank(n[0]))
@@ -247,18 +200,6 @@ def split(g: Emitter, n: Node) -> list[Value]:
     return pieces(g, n[0], axis, sizes)
 
 
-def pieces(g: Emitter, x: Value, axis: int, sizes: tuple[int, ...]) -> list[Value]:
-    """Consecutive slices of given sizes along an axis."""
-    out: list[Value] = []
-    start = 0
-    for length in sizes:
-        begin, end = [0] * rank(x), list(shape(x))
-        begin[axis], end[axis] = start, start + length
-        out.append(cut(g, x, begin, end))
-        start += length
-    return out
-
-
 def expand(g: Emitter, n: Node) -> Value | BoundedValue:
     """Expand: broadcast in both directions."""
     bound = shaped(g, n[1]) if isinstance(n[1], SSAValue) else None
@@ -269,22 +210,6 @@ def expand(g: Emitter, n: Node) -> Value | BoundedValue:
         if own < 0 or shape(n[0])[own] == 1:
             return g.bounded(broadcast(g, n[0], tuple(dims)), axis + before, length)
     return broadcast(g, n[0], g.ints(n[1], "the target of Expand"))
-
-
-def broadcast(g: Emitter, x: Value, target: tuple[int, ...]) -> Value:
-    """`x` broadcast together with a tensor of shape `target`."""
-    try:
-        dims = broadcast_shapes(shape(x), target)
-    except VerifyException:
-        raise RuleError(f"{shape(x)} does not broadcast to {target}") from None
-    if any(d < 0 for d in target):
-        raise RuleError(f"the target {target} has a negative size")
-    if dims == shape(x):
-        return x
-    check_size(dims)
-    if isinstance(x, np.ndarray) and not is_open(dims):
-        return np.broadcast_to(x, dims)
-    return g(ExpandOp, x, results=tensor(dims, type_of(x).element_type))
 
 
 def tile(g: Emitter, n: Node) -> Value:

@@ -10,12 +10,12 @@ from glow_dialects.ops.compare import CmpGtOp
 from glow_dialects.ops.select import SelectOp
 from glow_dialects.ops.unary_math import SqrtOp
 from glow_dialects.reverse import cotangents, expand, on_path
-from glow_frontends.onnx.emitter import Emitter
-from glow_frontends.onnx.errors import NeedsValue, RuleError
+from glow_frontends.graph.cast import cast_to
+from glow_frontends.graph.emitter import Emitter
+from glow_frontends.graph.errors import NeedsValue, RuleError
+from glow_frontends.graph.values import Value, dtype_of_value, shape
 from glow_frontends.onnx.node import Node
-from glow_frontends.onnx.rules.cast import cast_to
 from glow_frontends.onnx.rules.rule import Versions
-from glow_frontends.onnx.values import Value, dtype_of_value, shape
 
 
 def _groups(n: Node, kinds: int) -> list[list[Value]]:

@@ -57,9 +57,9 @@ from glow_dialects.ops.unary_math import (
     TanOp,
     TruncOp,
 )
-from glow_frontends.onnx.emitter import Emitter
-from glow_frontends.onnx.errors import RuleError
-from glow_frontends.onnx.values import Value, dtype_of_value, rank, shape, type_of
+from glow_frontends.graph.emitter import Emitter
+from glow_frontends.graph.errors import RuleError
+from glow_frontends.graph.values import Value, dtype_of_value, rank, shape, type_of
 from glow_frontends.stablehlo.node import Node, Rule
 from glow_frontends.stablehlo.values import cast, expand, like, pointwise
 

@@ -9,8 +9,8 @@ import numpy as np
 from glow_dialects.core.types import element_type
 from glow_dialects.ops.arithmetic import AddOp, MaxOp, MinOp
 from glow_dialects.ops.concat import ConcatOp
-from glow_frontends.onnx.emitter import Emitter
-from glow_frontends.onnx.values import Value, rank, shape
+from glow_frontends.graph.emitter import Emitter
+from glow_frontends.graph.values import Value, rank, shape
 from glow_frontends.stablehlo.rules.shape import cut
 from glow_frontends.stablehlo.values import cast, expand, pointwise
 

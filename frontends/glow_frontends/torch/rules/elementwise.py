@@ -80,12 +80,12 @@ from glow_dialects.ops.unary_math import (
     TanOp,
     TruncOp,
 )
-from glow_frontends.onnx.emitter import Emitter
-from glow_frontends.onnx.errors import RuleError
-from glow_frontends.onnx.rules.cast import cast_to
-from glow_frontends.onnx.rules.elementwise import clamp
-from glow_frontends.onnx.rules.shape import broadcast
-from glow_frontends.onnx.values import Value, dtype_of_value, rank, shape
+from glow_frontends.graph.arithmetic import clamp
+from glow_frontends.graph.cast import cast_to
+from glow_frontends.graph.emitter import Emitter
+from glow_frontends.graph.errors import RuleError
+from glow_frontends.graph.shape import broadcast
+from glow_frontends.graph.values import Value, dtype_of_value, rank, shape
 from glow_frontends.torch.node import Decomposed, Node, operand
 
 Rule = Callable[..., Any]

@@ -16,13 +16,12 @@ from glow_dialects.ops.gather_nd import GatherNdOp
 from glow_dialects.ops.scatter_elements import ScatterElementsOp
 from glow_dialects.ops.scatter_nd import ScatterNdOp
 from glow_dialects.ops.select import SelectOp
-from glow_frontends.onnx.emitter import Emitter
-from glow_frontends.onnx.errors import NeedsValue, RuleError
-from glow_frontends.onnx.rules.cast import cast_to
-from glow_frontends.onnx.rules.indexing import take
-from glow_frontends.onnx.rules.rule import axis_of
-from glow_frontends.onnx.rules.shape import broadcast, cut, join
-from glow_frontends.onnx.values import Value, dtype_of_value, rank, shape
+from glow_frontends.graph.axes import axis_of
+from glow_frontends.graph.cast import cast_to
+from glow_frontends.graph.emitter import Emitter
+from glow_frontends.graph.errors import NeedsValue, RuleError
+from glow_frontends.graph.shape import broadcast, cut, join, take
+from glow_frontends.graph.values import Value, dtype_of_value, rank, shape
 from glow_frontends.torch.node import Node, operand
 from glow_frontends.torch.rules.shape import bound, diagonal_places
 

@@ -15,11 +15,11 @@ from glow_dialects.ops.avg_pool import AvgPoolOp
 from glow_dialects.ops.max_pool import MaxPoolOp, MaxPoolWithArgmaxOp
 from glow_dialects.ops.pad import PadOp
 from glow_dialects.ops.reduce import ReduceMaxOp, ReduceMeanOp
-from glow_frontends.onnx.emitter import Emitter
-from glow_frontends.onnx.errors import RuleError
-from glow_frontends.onnx.rules.shape import cut, join
-from glow_frontends.onnx.rules.windows import Window, ceil_padding
-from glow_frontends.onnx.values import Value, rank, shape
+from glow_frontends.graph.emitter import Emitter
+from glow_frontends.graph.errors import RuleError
+from glow_frontends.graph.shape import cut, join
+from glow_frontends.graph.values import Value, rank, shape
+from glow_frontends.graph.windows import Window, ceil_padding
 from glow_frontends.torch.node import Node
 from glow_frontends.torch.rules.nn import per_axis
 

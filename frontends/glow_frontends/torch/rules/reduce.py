@@ -25,12 +25,12 @@ from glow_dialects.ops.reduce import (
 )
 from glow_dialects.ops.top_k import TopKOp
 from glow_dialects.ops.unary_math import SqrtOp
-from glow_frontends.onnx.emitter import Emitter
-from glow_frontends.onnx.rules.cast import cast_to
-from glow_frontends.onnx.rules.reduce import reduce
-from glow_frontends.onnx.rules.rule import axes_of, axis_of
-from glow_frontends.onnx.rules.shape import cut
-from glow_frontends.onnx.values import Value, dtype_of_value, rank, shape
+from glow_frontends.graph.arithmetic import reduce
+from glow_frontends.graph.axes import axes_of, axis_of
+from glow_frontends.graph.cast import cast_to
+from glow_frontends.graph.emitter import Emitter
+from glow_frontends.graph.shape import cut
+from glow_frontends.graph.values import Value, dtype_of_value, rank, shape
 from glow_frontends.torch.node import Decomposed, Node, operand
 
 INT64, BOOL = np.dtype(np.int64), np.dtype(bool)

@@ -15,13 +15,12 @@ from glow_dialects.ops.expand import ExpandOp
 from glow_dialects.ops.flip import FlipOp
 from glow_dialects.ops.pad import PadOp
 from glow_dialects.ops.tile import TileOp
-from glow_frontends.onnx.emitter import Emitter
-from glow_frontends.onnx.errors import RuleError
-from glow_frontends.onnx.rules.cast import cast_to
-from glow_frontends.onnx.rules.indexing import take
-from glow_frontends.onnx.rules.rule import axes_of, axis_of
-from glow_frontends.onnx.rules.shape import cut, join, pieces
-from glow_frontends.onnx.values import Value, dtype_of_value, rank, shape, type_of
+from glow_frontends.graph.axes import axes_of, axis_of
+from glow_frontends.graph.cast import cast_to
+from glow_frontends.graph.emitter import Emitter
+from glow_frontends.graph.errors import RuleError
+from glow_frontends.graph.shape import cut, join, pieces, take
+from glow_frontends.graph.values import Value, dtype_of_value, rank, shape, type_of
 from glow_frontends.torch.node import Decomposed, Node, number
 
 Rule = Callable[..., Any]

@@ -14,16 +14,15 @@ from glow_dialects.ops.layer_norm import RmsNormOp
 from glow_dialects.ops.logic import AndOp
 from glow_dialects.ops.select import SelectOp
 from glow_dialects.ops.softmax import SoftmaxOp
-from glow_frontends.onnx.emitter import Emitter
-from glow_frontends.onnx.errors import RuleError
+from glow_frontends.graph.arithmetic import product
+from glow_frontends.graph.cast import cast_to
+from glow_frontends.graph.emitter import Emitter
+from glow_frontends.graph.errors import RuleError
+from glow_frontends.graph.shape import broadcast, join, pieces, take
+from glow_frontends.graph.values import Value, dtype_of_value, shape
 from glow_frontends.onnx.node import REQUIRED, Node
-from glow_frontends.onnx.rules.cast import cast_to
 from glow_frontends.onnx.rules.contrib.attention import join_heads, rotate, split_heads
-from glow_frontends.onnx.rules.indexing import take
-from glow_frontends.onnx.rules.nn import product
 from glow_frontends.onnx.rules.rule import Versions, only
-from glow_frontends.onnx.rules.shape import broadcast, join, pieces
-from glow_frontends.onnx.values import Value, dtype_of_value, shape
 
 INT64 = np.dtype(np.int64)
 #: Inputs without a rule yet, such as those of a quantised cache.

@@ -11,18 +11,17 @@ from glow_dialects.ops.arithmetic import AddOp, MulOp
 from glow_dialects.ops.group_norm import GroupNormOp
 from glow_dialects.ops.logic import AndOp
 from glow_dialects.ops.select import SelectOp
-from glow_frontends.onnx.emitter import Emitter
-from glow_frontends.onnx.errors import RuleError
+from glow_frontends.graph.cast import cast_to
+from glow_frontends.graph.emitter import Emitter
+from glow_frontends.graph.errors import RuleError
+from glow_frontends.graph.sampling import gather_points, last, linear_taps, nearest_tap, within
+from glow_frontends.graph.shape import broadcast, pieces, take
+from glow_frontends.graph.values import Value, dtype_of_value, rank, shape
 from glow_frontends.onnx.node import REQUIRED, Node
 from glow_frontends.onnx.rules import nn
-from glow_frontends.onnx.rules.cast import cast_to
 from glow_frontends.onnx.rules.contrib.fused import activate
 from glow_frontends.onnx.rules.contrib.quantized import channels_first, channels_last
-from glow_frontends.onnx.rules.indexing import take
 from glow_frontends.onnx.rules.rule import Versions
-from glow_frontends.onnx.rules.sampling import gather_points, last, linear_taps, nearest_tap, within
-from glow_frontends.onnx.rules.shape import broadcast, pieces
-from glow_frontends.onnx.values import Value, dtype_of_value, rank, shape
 
 
 def group_norm(g: Emitter, n: Node) -> Value:

@@ -15,16 +15,16 @@ from onnx import helper
 from glow_dialects.core.types import Array
 from glow_dialects.ops.arithmetic import AddOp
 from glow_dialects.ops.conv import ConvOp
-from glow_frontends.onnx.emitter import Emitter
-from glow_frontends.onnx.errors import RuleError
+from glow_frontends.graph.emitter import Emitter
+from glow_frontends.graph.errors import RuleError
+from glow_frontends.graph.shape import cut, join
+from glow_frontends.graph.values import Value, dtype_of_value, rank, shape
 from glow_frontends.onnx.node import Node
 from glow_frontends.onnx.rules import pool, resample
 from glow_frontends.onnx.rules.contrib.fused import activate
 from glow_frontends.onnx.rules.contrib.quantized import channels_first, channels_last
 from glow_frontends.onnx.rules.rule import Rule, Versions
-from glow_frontends.onnx.rules.shape import cut, join
 from glow_frontends.onnx.rules.windows import window_of
-from glow_frontends.onnx.values import Value, dtype_of_value, rank, shape
 
 #: Version of the standard operators that these stand for.
 VERSION = 13

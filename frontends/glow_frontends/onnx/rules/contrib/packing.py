@@ -17,15 +17,15 @@ from glow_dialects.ops.gather import GatherOp
 from glow_dialects.ops.reduce import ReduceMaxOp, ReduceSumOp
 from glow_dialects.ops.scatter_nd import ScatterNdOp
 from glow_dialects.ops.select import SelectOp
-from glow_frontends.onnx.emitter import Emitter
-from glow_frontends.onnx.errors import RuleError
+from glow_frontends.graph.arithmetic import product
+from glow_frontends.graph.cast import cast_to
+from glow_frontends.graph.emitter import Emitter
+from glow_frontends.graph.errors import RuleError
+from glow_frontends.graph.shape import broadcast, join, pieces
+from glow_frontends.graph.values import BoundedValue, Value, dtype_of_value, rank, shape
 from glow_frontends.onnx.node import REQUIRED, Node
-from glow_frontends.onnx.rules.cast import cast_to
 from glow_frontends.onnx.rules.contrib.attention import Heads, attend, split_heads
-from glow_frontends.onnx.rules.nn import product
 from glow_frontends.onnx.rules.rule import Versions
-from glow_frontends.onnx.rules.shape import broadcast, join, pieces
-from glow_frontends.onnx.values import BoundedValue, Value, dtype_of_value, rank, shape
 
 INT32, INT64 = np.dtype(np.int32), np.dtype(np.int64)
 

@@ -17,14 +17,15 @@ from glow_dialects.ops.expand import ExpandOp
 from glow_dialects.ops.lstm import LstmOp
 from glow_dialects.ops.select import SelectOp
 from glow_dialects.ops.softmax import SoftmaxOp
-from glow_frontends.onnx.emitter import Emitter
+from glow_frontends.graph.axes import axis_of
+from glow_frontends.graph.cast import cast_to
+from glow_frontends.graph.emitter import Emitter
+from glow_frontends.graph.shape import join
+from glow_frontends.graph.values import Value, dtype_of_value, rank, shape
 from glow_frontends.onnx.node import Node
 from glow_frontends.onnx.rules import nn, pool, quantization, recurrent
-from glow_frontends.onnx.rules.cast import cast_to
 from glow_frontends.onnx.rules.contrib import fused
-from glow_frontends.onnx.rules.rule import Rule, Versions, axis_of
-from glow_frontends.onnx.rules.shape import join
-from glow_frontends.onnx.values import Value, dtype_of_value, rank, shape
+from glow_frontends.onnx.rules.rule import Rule, Versions
 
 FLOAT = np.dtype(np.float32)
 #: Version of QuantizeLinear and DequantizeLinear that these operators are defined by.

@@ -23,9 +23,9 @@ from glow_dialects.ops.module import ConstantOp, FuncOp, GetOp
 from glow_dialects.ops.quantize import DequantizeOp, dequantize_array, quantized_type
 from glow_dialects.ops.reshape import ReshapeOp
 from glow_dialects.ops.transpose import TransposeOp
-from glow_frontends.onnx.errors import NeedsValue, RuleError
-from glow_frontends.onnx.sizes import objects, on_sizes, sizes_of
-from glow_frontends.onnx.values import (
+from glow_frontends.graph.errors import NeedsValue, RuleError
+from glow_frontends.graph.sizes import objects, on_sizes, sizes_of
+from glow_frontends.graph.values import (
     MAX_ELEMENTS,
     BoundedValue,
     Value,
@@ -66,10 +66,10 @@ class Emitter:
         self._kept: list[Array] = []
         #: The open sizes of a module that is verified again for sizes of a call.
         self.open_sizes: Conditions | None = None
-        #: Upper bounds of lengths that only the run tells (see bounds.py).
+        #: Upper bounds of lengths that only the run tells (see counts.py).
         self.limits: dict[SSAValue, int] = {}
         self._unique: dict[object, list[Value]] = {}
-        #: Places in a row, as `rules.run_time_slices` took them: what of, and the first.
+        #: Places in a row, as a slice of run-time bounds took them: what of, and the first.
         self.spans: dict[SSAValue, tuple[SSAValue, SSAValue]] = {}
         #: Numbers of turns, and how many turns there are at most.
         self.turns: dict[SSAValue, int] = {}

@@ -24,8 +24,8 @@ from glow_dialects.ops.pad import PadOp
 from glow_dialects.ops.reshape import ReshapeOp
 from glow_dialects.ops.select import SelectOp
 from glow_dialects.ops.slice import SliceOp
-from glow_frontends.onnx.emitter import Emitter
-from glow_frontends.onnx.values import MAX_ELEMENTS, BoundedValue, Value, dtype_of_value, rank, shape
+from glow_frontends.graph.emitter import Emitter
+from glow_frontends.graph.values import MAX_ELEMENTS, BoundedValue, Value, dtype_of_value, rank, shape
 
 #: A number that is known, or the value that holds it at run time.
 Number: TypeAlias = int | SSAValue

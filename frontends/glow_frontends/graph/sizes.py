@@ -29,7 +29,7 @@ from glow_dialects.ops.slice import SliceOp, indices
 from glow_dialects.ops.tile import TileOp
 from glow_dialects.ops.transpose import TransposeOp
 from glow_dialects.ops.unary_math import AbsOp, CeilOp, FloorOp, NegOp
-from glow_frontends.onnx.values import Value, dtype_of_value, rank, shape
+from glow_frontends.graph.values import Value, dtype_of_value, rank, shape
 
 #: Types that hold every size.
 _WIDE = frozenset({"int32", "int64", "float32", "float64"})

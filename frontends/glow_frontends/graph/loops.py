@@ -23,14 +23,17 @@ from glow_dialects.ops.arithmetic import AddOp, MinOp, MulOp, SubOp
 from glow_dialects.ops.control import LoopOp, counts_only, yielded
 from glow_dialects.ops.scatter_nd import ScatterNdOp
 from glow_dialects.ops.splat import SplatOp
-from glow_frontends.onnx.emitter import Emitter
-from glow_frontends.onnx.errors import NeedsHost, NeedsValue, RuleError
-from glow_frontends.onnx.rules.shape import cut
-from glow_frontends.onnx.sizes import sizes_of
-from glow_frontends.onnx.values import AnyValue, Value, rank, shape
+from glow_frontends.graph.emitter import Emitter
+from glow_frontends.graph.errors import NeedsHost, NeedsValue, RuleError
+from glow_frontends.graph.shape import cut
+from glow_frontends.graph.sizes import sizes_of
+from glow_frontends.graph.values import BoundedValue, Value, rank, shape
 
 #: (number of the turn, state) -> whether to go on, the new state, what this turn adds to each stack.
 Turn: TypeAlias = Callable[[Value, Sequence[Value]], "tuple[Value, Sequence[Value], Sequence[Value]]"]
+#: Loops that make more nodes are not written out where they can stay loops, and above MAX_NODES never.
+FEW_NODES = 512
+MAX_NODES = 4096
 #: Bytes of stacks that are written at once, without blocks.
 SMALL_STACK = 1 << 15
 #: Elements that a stack has room for at most; other loops run on the host, which knows when they end.
@@ -99,7 +102,7 @@ class Loop:
     #: Whether all turns are done; found when the body is made.
     always: bool = False
 
-    def run(self) -> list[AnyValue]:
+    def run(self) -> list[Value | BoundedValue]:
         """The state after the last turn, and the stacks along a new first axis.
 
         Raises NeedsHost where a turn changes a type, or the number of rows has no bound.
@@ -111,7 +114,7 @@ class Loop:
         finally:
             self.g.counting -= counts
 
-    def _run(self, counts: bool) -> list[AnyValue]:
+    def _run(self, counts: bool) -> list[Value | BoundedValue]:
         kinds = [v.type for v in self.state]
         body = self._body(kinds)
         types = [v.type for v in yielded(body).values[1:]]

@@ -1,12 +1,15 @@
-"""Reasons for which a node cannot be imported, raised by rules and collected by the importer."""
+"""Reasons for which an operator cannot be imported, raised by rules and collected by importers."""
 
 from __future__ import annotations
 
 from xdsl.ir import SSAValue
+from xdsl.utils.exceptions import VerifyException
+
+from glow_dialects.core.errors import GlowError
 
 
 class RuleError(Exception):
-    """The node asks for something that its rule does not do; the message is the problem's reason."""
+    """The operator asks for something that its rule does not do; the message is the problem's reason."""
 
 
 class NeedsValue(RuleError):
@@ -22,3 +25,7 @@ class NeedsHost(NeedsValue):
 
     def __init__(self, op: str) -> None:
         super().__init__(None, f"the result of {op}")
+
+
+#: The exceptions of rules and cards for wrong or unusual operators; anything else is a mistake of ours.
+FAILURES = (RuleError, VerifyException, GlowError)
