@@ -29,7 +29,6 @@ from glow_dialects.core.types import (
     typed,
 )
 
-
 #: The gradients of two operands.
 Pair: TypeAlias = tuple[Term | None, Term | None]
 

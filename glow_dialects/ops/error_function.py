@@ -15,7 +15,7 @@ from glow_dialects.ops.elementwise import FloatUnaryOp
 from glow_dialects.ops.signs import CopysignOp
 from glow_dialects.ops.unary_math import ErfOp, Log1pOp, RoundOp
 
-_erfc = np.frompyfunc(math.erfc, 1, 1)
+_erfc = np.vectorize(math.erfc, otypes=[np.float64])
 
 #: e^(x^2) erfc(x) / t in 2 t - 1 for t = 2 / (2 + x), from the constant on, for x >= 0: relative error 2e-14.
 _TAIL = (
@@ -62,7 +62,7 @@ class ErfcOp(FloatUnaryOp):
     def formula(self, x: Term) -> Term:
         size = abs(x).minimum(30)  # where it is 0
         t = 2 / (size + 2)
-        # The square in two parts, of which the first is exact: its rounding would count as often as it is large.
+        # The square in two parts, the first of which is exact: its rounding would grow with x^2.
         near = (size * 16).apply(RoundOp) * (1 / 16)
         square = (-(near * near)).exp() * ((near - size) * (near + size)).exp()
         tail = square * (t * _polynomial(t * 2 - 1, _TAIL[::-1]))
@@ -84,7 +84,7 @@ def _inverse(x: float) -> float:
     return math.copysign(y, x)
 
 
-_erf_inv = np.frompyfunc(_inverse, 1, 1)
+_erf_inv = np.vectorize(_inverse, otypes=[np.float64])
 
 
 @graph_op

@@ -133,35 +133,24 @@ class BitwiseXorOp(BitsOp):
     NUMPY = np.bitwise_xor
 
 
-def _shifted(shift: np.ufunc, x: Array, y: Array) -> Array:
-    """x shifted by y bits; 0 for shifts outside the width."""
-    inside = (y >= 0) & (y < x.dtype.itemsize * 8)
-    moved = shift(x, np.where(inside, y, 0).astype(x.dtype))
-    return np.where(inside, moved, 0).astype(x.dtype)
-
-
 @graph_op
 class ShiftLeftOp(BitsOp):
     """lhs << rhs; 0 for shifts outside the width"""
 
     name = "glow.shift_left"
+    NUMPY = np.left_shift
     TORCH = "bitwise_left_shift __lshift__"
     STABLEHLO = "shift_left"
-
-    def function(self, x: Array, y: Array) -> Array:
-        return _shifted(np.left_shift, x, y)
 
 
 @graph_op
 class ShiftRightOp(BitsOp):
-    """lhs >> rhs, keeping the sign of signed integers; 0 for shifts outside the width"""
+    """lhs >> rhs with copies of the sign of signed integers; for shifts outside the width only those"""
 
     name = "glow.shift_right"
+    NUMPY = np.right_shift
     TORCH = "bitwise_right_shift __rshift__"
     STABLEHLO = "shift_right_arithmetic"
-
-    def function(self, x: Array, y: Array) -> Array:
-        return _shifted(np.right_shift, x, y)
 
 
 @graph_op

@@ -20,7 +20,6 @@ from glow_dialects.ops.bit_cast import BitCastOp
 from glow_dialects.ops.elementwise import (
     BinaryOp,
     FloatBinaryOp,
-    FloatUnaryOp,
     NumberUnaryOp,
     Pair,
     UnaryTestOp,
@@ -60,7 +59,7 @@ class CopysignOp(FloatBinaryOp):
 
 
 @graph_op
-class HeavisideOp(FloatBinaryOp):
+class HeavisideOp(BinaryOp):
     """0 below 0, 1 above, rhs at 0"""
 
     name = "glow.heaviside"
@@ -234,6 +233,7 @@ class NextafterOp(FloatBinaryOp):
 
 _X, _Y = random(3, 4, low=-3, high=3), random(4, low=-3, high=3, seed=1)
 _ODD = np.array([np.nan, -np.inf, np.inf, 0.0, -0.0, 3.5e7, -0.5, 0.49999997, 2.5, -1.5], np.float32)
+_WHOLE = random(3, 4, dtype="int32", low=-9, high=9)
 _TESTS = (SignbitOp, IsFiniteOp, NanToNumOp, RoundAwayOp)
 _PAIRS = (CopysignOp, HeavisideOp, FmaxOp, FminOp)
 
@@ -243,8 +243,13 @@ SAMPLES = (
     Sample(NanToNumOp, (_ODD,), {"nan": 1.0, "posinf": 2.0, "neginf": -3.0}, smooth=False),
     Sample(NanToNumOp, (_X,)),
     *(Sample(op, (_X, _Y)) for op in (CopysignOp, FmaxOp, FminOp)),
-    *(Sample(op, special_pairs(kind), smooth=False) for op in (*_PAIRS, NextafterOp) for kind in ("f4", "f8")),
     *(
-        Sample(op, (random(3, 4, dtype="int32", low=-9, high=9),) * 2, smooth=False) for op in (FmaxOp, FminOp)
+        Sample(op, special_pairs(kind), smooth=False)
+        for op in (*_PAIRS, NextafterOp)
+        for kind in ("f4", "f8")
+    ),
+    *(
+        Sample(op, (random(3, 4, dtype="int32", low=-9, high=9),) * 2, smooth=False)
+        for op in (FmaxOp, FminOp)
     ),
 )

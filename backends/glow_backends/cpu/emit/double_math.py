@@ -1,4 +1,4 @@
-"""Functions on vectors that f64 and C's library compute: f32 in doubles, so that the results are rounded once."""
+"""Functions on vectors that C's library computes in f64, and doubles in f32: rounded once."""
 
 from __future__ import annotations
 
@@ -39,9 +39,8 @@ def atan2(x: Vec, y: Vec) -> Vec:
     if not x.single:
         return vecmath.libm(x, "atan2", y)
     high, wide = x.abs(), y.abs()
-    same = high.compare("==", wide)  # of infinities as well; of zeros the quotient is 0
-    ratio = x.of(1.0).where(high.compare(">", 0.0), high).where(same, high / wide)
-    angle = vecmath.atan(ratio)
+    diagonal = x.of(math.pi / 4).where(high.compare(">", 0.0), 0.0)
+    angle = diagonal.where(high.compare("==", wide), vecmath.atan(high / wide))
     angle = (math.pi - angle).where(is_negative(y), angle)
     return angle.copysign(x)
 
