@@ -83,6 +83,8 @@ class GraphOp(Operator):
     ONNX: ClassVar[str] = ""
     TORCH: ClassVar[str] = ""
     STABLEHLO: ClassVar[str] = ""
+    #: Other names in Python's `math` and in NumPy than the operator's own and the function `NUMPY`.
+    PYTHON: ClassVar[str] = ""
     #: The operator that it is on booleans.
     LOGIC: ClassVar[type[GraphOp] | None] = None
 

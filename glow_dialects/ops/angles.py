@@ -66,6 +66,7 @@ class Deg2radOp(FloatUnaryOp):
     HOMOGENEOUS = True
     TORCH = "deg2rad"
     NUMPY = np.deg2rad
+    PYTHON = "radians"
 
     def derivative(self, x: Term, y: Term) -> Term:
         return x.of(math.pi / 180)
@@ -82,6 +83,7 @@ class Rad2degOp(FloatUnaryOp):
     HOMOGENEOUS = True
     TORCH = "rad2deg"
     NUMPY = np.rad2deg
+    PYTHON = "degrees"
 
     def derivative(self, x: Term, y: Term) -> Term:
         return x.of(180 / math.pi)
