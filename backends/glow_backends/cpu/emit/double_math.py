@@ -13,11 +13,11 @@ from glow_backends.cpu.emit.values import Vec, with_element, zero
 
 
 def _doubled(name: str, rule: Callable[..., Vec]) -> Callable[..., Vec]:
-    """f32 by `rule` on doubles, f64 by C's `name`."""
+    """f32 by `rule` on doubles, f64 by C's `name`, or by the rule where no name is given."""
 
     def function(*x: Vec) -> Vec:
         if not x[0].single:
-            return vecmath.libm(x[0], name, *x[1:])
+            return vecmath.libm(x[0], name, *x[1:]) if name else rule(*x)
         k, kind = x[0].k, x[0].v.type
         wide = [Vec(k, k.b.fpext(v.v, with_element(kind, F64))) for v in x]
         return Vec(k, k.b.fptrunc(rule(*wide).v, with_element(kind, F32)))
@@ -31,7 +31,12 @@ def _hypot(x: Vec, y: Vec) -> Vec:
 
 
 def _cbrt(x: Vec) -> Vec:
-    return vecmath.exp(vecmath.log(x.abs()) * (1 / 3)).copysign(x)
+    """A step of Newton's makes the roots of cubes whole, which C's are not; there is none at 0 and infinity."""
+    size = x.abs()
+    y = vecmath.exp(vecmath.log(size) * (1 / 3))
+    step = y - (y - size / (y * y)) * (1 / 3)
+    inside = x.k.b.and_(y.compare(">", 0.0), y.compare("<", math.inf))
+    return step.where(inside, y).copysign(x)
 
 
 def atan2(x: Vec, y: Vec) -> Vec:
@@ -54,7 +59,7 @@ def is_negative(x: Vec) -> ir.Value:
 log2 = _doubled("log2", lambda x: vecmath.log(x) * (1 / math.log(2)))
 log10 = _doubled("log10", lambda x: vecmath.log(x) * (1 / math.log(10)))
 hypot = _doubled("hypot", _hypot)
-cbrt = _doubled("cbrt", _cbrt)
+cbrt = _doubled("", _cbrt)
 
 
 def erfc(x: Vec) -> Vec:
