@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from importlib import import_module
 from math import prod
 from typing import TYPE_CHECKING, Any
 
@@ -57,11 +56,3 @@ class ProgramFiles(ABC):
     @abstractmethod
     def block(self, name: str, stamp: Mapping[str, Any]) -> Array:
         """The bytes of a file, mapped; `stamp` is what the backend knows of it: its `bytes` and more."""
-
-
-def dtype_named(name: str) -> np.dtype:
-    """The dtype with a name, those of the `ml_dtypes` package included."""
-    try:
-        return np.dtype(name)
-    except TypeError:
-        return np.dtype(getattr(import_module("ml_dtypes"), name))

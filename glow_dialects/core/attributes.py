@@ -32,9 +32,10 @@ from xdsl.parser import AttrParser
 from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
 
+from glow_dialects.core.element_types import is_standard
 from glow_dialects.core.extent import Extent, is_open, sizes
 from glow_dialects.core.size_text import SizesAttr
-from glow_dialects.core.types import Array, Tensor, UniformQuantizedType, dtype_of, is_standard
+from glow_dialects.core.types import Array, Tensor, UniformQuantizedType, dtype_of
 
 
 def to_attribute(value: object) -> Attribute:

@@ -116,5 +116,19 @@ class ImportProblems(GlowError):
         super().__init__(f"{source}: {count} problem{'s' * (count != 1)}\n{lines}")
 
 
+#: What one does with a model that is no one graph.
+_TO_DO = """\
+  It is no one graph: glow.compile and glow-run take it, which read such values when it runs; single integers
+  that decide are given to other tools by --inputs FILE.npz, and to import_model by values=."""
+
+
+class NotStatic(ImportProblems):
+    """The model is sound, but no one static graph: run-time data decide shapes, or values are no tensors."""
+
+    def __init__(self, source: str, problems: Sequence[Problem | str]) -> None:
+        super().__init__(source, problems)
+        self.args = (f"{self}\n{_TO_DO}",)
+
+
 class OpenSizes(Exception):
     """What is compiled has no form for sizes that only the run tells; it is compiled for known ones."""

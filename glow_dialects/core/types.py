@@ -7,7 +7,6 @@ from functools import cache, lru_cache
 from math import prod
 from typing import Any, TypeAlias, cast
 
-import ml_dtypes
 import numpy as np
 from numpy.typing import DTypeLike
 from xdsl.dialects import builtin
@@ -27,6 +26,7 @@ from xdsl.parser import AttrParser
 from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
 
+from glow_dialects.core.element_types import ELEMENT_TYPES, named
 from glow_dialects.core.errors import UnsupportedError
 from glow_dialects.core.extent import Extent, are_equal, is_open, size, sizes
 
@@ -128,19 +128,9 @@ class UniformQuantizedType(ParametrizedAttribute, TypeAttribute):
             raise VerifyException("!quant.uniform scales must be positive")
 
 
-_FLOATS: dict[str, type[Attribute]] = {
-    "float32": builtin.Float32Type,
-    "float64": builtin.Float64Type,
-    "float16": builtin.Float16Type,
-    "bfloat16": builtin.BFloat16Type,
-    "float8_e4m3fn": builtin.Float8E4M3FNType,
-    "float8_e4m3fnuz": builtin.Float8E4M3FNUZType,
-    "float8_e5m2": builtin.Float8E5M2Type,
-    "float8_e5m2fnuz": builtin.Float8E5M2FNUZType,
-    "float8_e8m0fnu": builtin.Float8E8M0FNUType,
-    "float4_e2m1fn": builtin.Float4E2M1FNType,
-}
-_FLOAT_DTYPES = {kind: np.dtype(getattr(ml_dtypes, name, name)) for name, kind in _FLOATS.items()}
+_FLOAT_DTYPES = {getattr(builtin, t.xdsl): t.dtype for t in ELEMENT_TYPES if t.xdsl}
+#: By bits, and whether there is no sign.
+_INTEGER_DTYPES = {(t.bits, t.kind == "u"): t.dtype for t in ELEMENT_TYPES if t.kind in "biu"}
 
 
 def element_type(dtype: DTypeLike) -> Attribute:
@@ -154,28 +144,14 @@ def element_type(dtype: DTypeLike) -> Attribute:
 
 @cache
 def _element_type(dtype: np.dtype) -> Attribute:
-    name = dtype.name
-    if name in _FLOATS:
-        return _FLOATS[name]()
-    if name == "bool":
-        return IntegerType(1)
-    if name == "complex64":
-        return builtin.ComplexType(builtin.f32)
-    if name == "complex128":
-        return builtin.ComplexType(builtin.f64)
-    for prefix, sign in (("uint", Signedness.UNSIGNED), ("int", Signedness.SIGNLESS)):
-        if name.startswith(prefix):
-            return IntegerType(int(name.removeprefix(prefix)), sign)
-    raise UnsupportedError(f"tensors have no elements of dtype {name}")
-
-
-#: Numbers from here on are of element types registered with NumPy, as ml_dtypes does.
-_FIRST_USER_TYPE = 256
-
-
-def is_standard(dtype: np.dtype) -> bool:
-    """Whether NumPy itself has the element type; `isbuiltin` is 0 for what came out of a pickle, too."""
-    return dtype.num < _FIRST_USER_TYPE
+    known = named(dtype)
+    if known is None:
+        raise UnsupportedError(f"tensors have no elements of dtype {dtype.name}")
+    if known.xdsl:
+        return getattr(builtin, known.xdsl)()
+    if known.kind == "c":
+        return builtin.ComplexType(builtin.f32 if known.bits == 64 else builtin.f64)
+    return IntegerType(known.bits, Signedness.UNSIGNED if known.kind == "u" else Signedness.SIGNLESS)
 
 
 def dtype_of(kind: Attribute) -> np.dtype:
@@ -188,12 +164,9 @@ def dtype_of(kind: Attribute) -> np.dtype:
         kind = kind.storage
     if isinstance(kind, IntegerType):
         width = kind.width.data
-        if width == 1:
-            return np.dtype(bool)
-        prefix = "uint" if kind.signedness.data is Signedness.UNSIGNED else "int"
-        if width < 8:
-            return np.dtype(getattr(ml_dtypes, f"{prefix}{width}"))
-        return np.dtype(f"{prefix}{width}")
+        unsigned = width > 1 and kind.signedness.data is Signedness.UNSIGNED
+        if (width, unsigned) in _INTEGER_DTYPES:
+            return _INTEGER_DTYPES[width, unsigned]
     if isinstance(kind, builtin.IndexType):
         return np.dtype(np.int64)
     if isinstance(kind, builtin.ComplexType):

@@ -9,6 +9,7 @@ from xdsl.ir import Operation, SSAValue
 
 from glow_dialects.core.attributes import to_python
 from glow_dialects.core.definition import SEGMENTS
+from glow_dialects.core.element_types import by
 from glow_dialects.core.instr_op import InstrOp
 from glow_dialects.core.location import names
 from glow_dialects.core.types import UniformQuantizedType, dtype_of, element_of, shape_of
@@ -23,8 +24,6 @@ from glow_dialects.instr.memory import (
 )
 from glow_dialects.instr.spaces import space_of
 from glow_dialects.instr.strides import strides_of
-
-_NAMES = {"float32": "float", "float64": "double", "int64": "index", "int32": "i32", "bool": "bool"}
 
 
 def print_glow_ir(module: ModuleOp) -> str:
@@ -122,8 +121,9 @@ def _member(value: object) -> str:
 
 def _type(value: SSAValue) -> str:
     element = element_of(value)
-    name = dtype_of(element).name
-    text = str(element) if isinstance(element, UniformQuantizedType) else _NAMES.get(name, name)
+    text = (
+        str(element) if isinstance(element, UniformQuantizedType) else by("name")[dtype_of(element).name].glow
+    )
     space = space_of(value)
     strides = strides_of(value.type)
     apart = "" if strides is None else f", strides {' '.join(map(str, strides))}"

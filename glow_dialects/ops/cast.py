@@ -12,6 +12,7 @@ from xdsl.irdl import operand_def, result_def
 from xdsl.utils.exceptions import VerifyException
 
 from glow_dialects.core.builder import Builder
+from glow_dialects.core.element_types import is_standard
 from glow_dialects.core.graph_op import PureOp, graph_op
 from glow_dialects.core.properties import bool_prop
 from glow_dialects.core.sample import Sample, random
@@ -21,7 +22,6 @@ from glow_dialects.core.types import (
     dtype_of,
     element_of,
     is_float,
-    is_standard,
     shape_of,
     tensor,
     typed,

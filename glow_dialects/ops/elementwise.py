@@ -13,6 +13,7 @@ from xdsl.irdl import operand_def, result_def
 from xdsl.utils.exceptions import VerifyException
 
 from glow_dialects.core.builder import Builder
+from glow_dialects.core.element_types import is_standard
 from glow_dialects.core.graph_op import PureOp, is_overridden
 from glow_dialects.core.term import Term
 from glow_dialects.core.types import (
@@ -23,7 +24,6 @@ from glow_dialects.core.types import (
     dtype_of,
     element_of,
     is_float,
-    is_standard,
     shape_of,
     tensor,
     typed,

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from glow_backends.base import Backend, Program, ProgramFiles
-from glow_backends.program_data import dtype_named
+from glow_dialects.core.element_types import dtype_named
 from glow_dialects.core.errors import GlowError, OpenSizes, ShapeError, UnsupportedError
 from glow_dialects.core.files import whole
 from glow_dialects.core.mapped_files import file_bytes

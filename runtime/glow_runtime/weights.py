@@ -15,6 +15,7 @@ from safetensors.numpy import save_file
 from xdsl.dialects.builtin import ModuleOp
 
 from glow_dialects.core.attributes import Resource, ResourceAttr
+from glow_dialects.core.element_types import by, is_standard
 from glow_dialects.core.errors import GlowError
 from glow_dialects.core.files import WEIGHTS, whole
 from glow_dialects.core.mapped_files import file_bytes
@@ -25,11 +26,11 @@ SUFFIX = WEIGHTS
 DIGEST = "glow.digest"
 """The text of a weights file that tells its contents."""
 
+
 #: Dtypes that the file format knows; others (bfloat16, int4, ...) are stored as bytes.
-_PLAIN = {
-    *("float16", "float32", "float64", "bool"),
-    *("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
-}
+def _is_plain(dtype: np.dtype) -> bool:
+    """Whether the file has elements of a type as such, and does not get their bytes."""
+    return is_standard(dtype) and dtype.kind in "biuf"
 
 
 def resources(module: ModuleOp) -> list[tuple[Resource, ConstantOp | PlaceholderOp]]:
@@ -51,7 +52,7 @@ def write(module: ModuleOp, path: Path) -> int:
         if resource.array is None:
             raise GlowError(f"@{op.sym_name.data} has no values: its weights file was not found")
         plain = np.asarray(resource.array, order="C")
-        plain = plain if plain.dtype.name in _PLAIN else plain.reshape(-1).view(np.uint8)
+        plain = plain if _is_plain(plain.dtype) else plain.reshape(-1).view(np.uint8)
         assert arrays.setdefault(resource.name, plain) is plain, f"two weights {resource.name}"
     save_arrays(arrays, path)
     return len(arrays)
@@ -95,7 +96,7 @@ def attach(module: ModuleOp, path: Path) -> None:
             raise GlowError(f"{path}: no weights for @{name}")
         array = arrays[name]
         dtype, shape = dtype_of(op.type), shape_of(op.type)
-        packed = array.dtype == np.uint8 and dtype.name not in _PLAIN
+        packed = array.dtype == np.uint8 and not _is_plain(dtype)
         if packed and array.size == bytes_of(op.type):
             array = array.reshape(-1).view(dtype).reshape(shape)
         if array.shape != shape or array.dtype != dtype:
@@ -127,7 +128,7 @@ class WeightWriter:
             except OSError:  # another file system, or one without links
                 pass
         plain = {n: np.asarray(a, order="C") for n, a in arrays.items()}
-        plain = {n: a if a.dtype.name in _PLAIN else a.reshape(-1).view(np.uint8) for n, a in plain.items()}
+        plain = {n: a if _is_plain(a.dtype) else a.reshape(-1).view(np.uint8) for n, a in plain.items()}
         with whole(file) as temporary:
             save_arrays(plain, temporary)
         self.last = (arrays, file)
@@ -138,14 +139,6 @@ def attach_weights(module: ModuleOp, program: Path) -> None:
     weights = program.with_suffix(SUFFIX)
     if weights.is_file():
         attach(module, weights)
-
-
-_NAMES = {
-    **{"BOOL": "bool", "F16": "float16", "F32": "float32", "F64": "float64"},
-    **{f"I{bits}": f"int{bits}" for bits in (8, 16, 32, 64)},
-    **{f"U{bits}": f"uint{bits}" for bits in (8, 16, 32, 64)},
-}
-"""The file format's names of dtypes."""
 
 
 def mapped(path: Path) -> dict[str, Array]:
@@ -169,7 +162,7 @@ def mapped(path: Path) -> dict[str, Array]:
         if name == "__metadata__":
             continue
         begin, end = (8 + length + int(at) for at in entry["data_offsets"])
-        dtype, shape = np.dtype(_NAMES[entry["dtype"]]), tuple(int(d) for d in entry["shape"])
+        dtype, shape = by("safetensors")[entry["dtype"]].dtype, tuple(int(d) for d in entry["shape"])
         if not 8 + length <= begin <= end <= size or end - begin != dtype.itemsize * prod(shape):
             raise ValueError(f"the place of {name} is wrong")
         part = data[begin:end]

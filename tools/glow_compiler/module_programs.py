@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from glow_backends.base import Program, ports, public_name
-from glow_backends.program_data import dtype_named
 from glow_compiler.file_states import settled, state
+from glow_dialects.core.element_types import dtype_named
 from glow_dialects.core.errors import BindingError, ShapeError
 from glow_dialects.core.extent import Extent
 from glow_dialects.core.files import WEIGHTS

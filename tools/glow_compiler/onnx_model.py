@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from glow_backends.base import Backend
-from glow_backends.program_data import dtype_named
 from glow_compiler.file_states import digesting, settled, state
+from glow_dialects.core.element_types import dtype_named
 from glow_dialects.core.errors import GlowError
 from glow_runtime.program_source import Signature
 

@@ -19,7 +19,7 @@ from glow_backends.base import get_backend, public_name
 from glow_compiler.api import compile, load_graph
 from glow_compiler.index_inputs import inside, sizes_of_tables
 from glow_compiler.rounding import BATCHES, losses
-from glow_dialects.core.errors import ImportProblems, OpenSizes, ShapeError
+from glow_dialects.core.errors import ImportProblems, NotStatic, OpenSizes, ShapeError
 from glow_dialects.core.graph_op import GraphOp
 from glow_dialects.core.types import Array
 from glow_dialects.dialects import context
@@ -117,14 +117,14 @@ def opened(
     """The graph of a model, for its `usual` shapes where it has no form for open ones and `shapes` gives
     none, and for the single integers in `feed` where such decide about it.
     """
-    from glow_frontends.onnx import NotStatic, import_model
-
     try:
         module = load_graph(model, shapes)
     except NotStatic:
         numbers = {name: np.asarray(feed[name]) for name in numbers_of(feed)}
         if not numbers:
             raise
+        from glow_frontends.onnx import import_model
+
         return import_model(model, shapes=dict(shapes or usual), values=numbers)
     except (ShapeError, ImportProblems, OpenSizes):
         if shapes or not usual:

@@ -66,22 +66,23 @@ class SpeechModel:
         **options: Any,
     ) -> None:
         from glow_frontends.language.whisper import read_whisper
-        from glow_frontends.onnx.speech import read_onnx_listener
 
         made = backend_of(backend, threads, options)
         if not Path(path).is_dir():
             raise GlowError(f"{path}: there is no such folder")
         if activations not in ("int8", "f32"):
             raise GlowError(f"activations='{activations}': expected int8 or f32")
-        listener = read_onnx_listener(Path(path))
-        self.files = read_whisper(Path(path), stored=listener is None)
-        if listener is None:
+        models = _onnx_models(Path(path))
+        self.files = read_whisper(Path(path), stored=models is None)
+        if models is None:
             rounded = activations == "int8"
             self.programs = _SpeechPrograms(self.files, made, weights, group, rounded)
         elif weights != "stored":
             raise GlowError(f"weights='{weights}': an ONNX model's weights stay as they are stored")
         else:
-            self.programs = OnnxSpeechPrograms(self.files, listener, made)
+            from glow_frontends.onnx.speech import read_onnx_listener
+
+            self.programs = OnnxSpeechPrograms(self.files, read_onnx_listener(models), made)
         self.texts = Texts(self.files.decoder)
 
     def transcribe(
@@ -182,6 +183,14 @@ class SpeechModel:
         tasks = list(files.tasks) or ["transcribe"]
         if task not in tasks:
             raise GlowError(f"task='{task}' is not known to the model; there are: {', '.join(tasks)}")
+
+
+def _onnx_models(folder: Path) -> Path | None:
+    """Where a folder has ONNX models: itself or its `onnx` folder. None where it has none, or weights of
+    Hugging Face's beside them, which run faster."""
+    if any(folder.glob("*.safetensors")):
+        return None
+    return next((p for p in (folder, folder / "onnx") if any(p.glob("encoder_model*.onnx"))), None)
 
 
 def _joined(segments: list[tuple[Segment, str | None]]) -> Transcript:

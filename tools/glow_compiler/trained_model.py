@@ -16,7 +16,6 @@ from glow_dialects.core.symbols import Symbols
 from glow_dialects.core.types import Array, shape_of
 from glow_dialects.ops.module import placeholders
 from glow_frontends.builder import GraphBuilder
-from glow_frontends.onnx.trainable import import_trainable
 from glow_passes.graph.bind_sizes import bind_sizes, sizes_of, symbols_of
 from glow_passes.graph.rebatch import rebatch
 
@@ -45,6 +44,8 @@ def module_of(
                 raise GlowError("only ONNX models take shapes and values; others have theirs")
             return module
         check_kind(model)
+        from glow_frontends.onnx.trainable import import_trainable
+
         return import_trainable(model, bound, trainable, batch, values)
 
     if wanted is not None and _is_onnx(model):
@@ -82,6 +83,8 @@ def open_form(model: Any, trainable: Sequence[str], values: Mapping[str, Array] 
     if not _is_onnx(model):
         module = load_graph(model)
         return None if symbols_of(module) is None else module.clone()
+    from glow_frontends.onnx.trainable import import_trainable
+
     try:
         module = import_trainable(model, None, trainable, None, values, Symbols())
     except (GlowError, OpenSizes):  # of what is open only in its inputs' types

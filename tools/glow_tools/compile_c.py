@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from glow_backends.program_data import dtype_named
+from glow_dialects.core.element_types import dtype_named
 
 if TYPE_CHECKING:
     from glow_backends.cpu.aot import AotFunction, AotProgram, Tensor

@@ -14,7 +14,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from glow_backends.cpu.jit import emit_object
-from glow_backends.program_data import dtype_named
+from glow_dialects.core.element_types import by
 from glow_dialects.core.errors import GlowError
 from glow_tools.common import fail
 from glow_tools.compile_c import checksum
@@ -46,22 +46,6 @@ _FUNCTIONS = (
 )
 _MATH = [name + kind for name in _FUNCTIONS for kind in ("", "f")]
 """What the loader takes of JavaScript where code calls the mathematical library."""
-_ARRAYS = {
-    "float32": "Float32Array",
-    "float64": "Float64Array",
-    "int8": "Int8Array",
-    "uint8": "Uint8Array",
-    "bool": "Uint8Array",
-    "int16": "Int16Array",
-    "uint16": "Uint16Array",
-    "int32": "Int32Array",
-    "uint32": "Uint32Array",
-    "int64": "BigInt64Array",
-    "uint64": "BigUint64Array",
-}
-"""What JavaScript calls an array of a type."""
-_BITS = {1: "Uint8Array", 2: "Uint16Array", 4: "Uint32Array", 8: "BigUint64Array"}
-"""The same of types that it does not have, which are their bits, by their bytes."""
 
 
 def linker() -> str:
@@ -162,7 +146,7 @@ def _module(program: AotProgram, linker: str, embedded: bool) -> bytes:
 
 
 def _array(dtype: str) -> str:
-    return _ARRAYS.get(dtype) or _BITS[dtype_named(dtype).itemsize]
+    return by("name")[dtype].javascript
 
 
 def _text(file: str) -> str:

@@ -19,8 +19,8 @@ from glow_backends.base import Port, ProgramFiles, TimedStep
 from glow_backends.cpu import cache
 from glow_backends.cpu.memory import address, file_block
 from glow_backends.cpu.open_sizes import Numbers
-from glow_backends.program_data import dtype_named
 from glow_backends.report import Report
+from glow_dialects.core.element_types import dtype_named
 from glow_dialects.core.extent_json import SizeReader, SizeWriter
 
 if TYPE_CHECKING:

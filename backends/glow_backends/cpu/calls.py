@@ -18,6 +18,7 @@ from glow_backends.cpu.emit.builder import KernelFunction, mark_open, sizes_of
 from glow_backends.cpu.jit import new_module
 from glow_backends.cpu.memory import release
 from glow_backends.cpu.target import CpuTarget
+from glow_dialects.core.element_types import by
 from glow_dialects.core.estimates import has_extents
 from glow_dialects.core.instr_op import InstrOp
 from glow_dialects.core.mapped_files import mapping_of
@@ -194,10 +195,7 @@ def dtype_name(value: SSAValue | Attribute) -> str:
 
 @lru_cache
 def _dtype_name(kind: np.dtype) -> str:
-    names = {"bool": "i1", "bfloat16": "bf16"}
-    if kind.name in names:
-        return names[kind.name]
-    return kind.name.replace("float", "f").replace("uint", "u").replace("int", "i")
+    return by("name")[kind.name].short
 
 
 __all__ = [

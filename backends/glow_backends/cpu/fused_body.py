@@ -11,7 +11,6 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, cast
 from weakref import WeakKeyDictionary
 
-import ml_dtypes
 import numpy as np
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from xdsl.irdl import IRDLOperation, irdl_op_definition, opt_region_def, traits_def, var_operand_def
@@ -23,6 +22,7 @@ from glow_backends.cpu.emit import values
 from glow_backends.cpu.emit.pointwise import Pointwise, Step, supports
 from glow_backends.cpu.quantized_steps import Steps, expand, is_quantized
 from glow_dialects.core.definition import SEGMENTS
+from glow_dialects.core.element_types import by
 from glow_dialects.core.graph_op import GraphOp, PureOp
 from glow_dialects.core.types import Array, Tensor, element_of, present, shape_of, tensor, tensor_of
 from glow_dialects.ops import operator_class
@@ -231,11 +231,7 @@ def check_epilogue(op: EpilogueOp) -> None:
 # --- in NumPy -------------------------------------------------------------------------------------------
 def numpy_dtype(name: str) -> np.dtype:
     """The NumPy dtype of a kernel's element type name."""
-    if name == "i1":
-        return np.dtype(bool)
-    if name == "bf16":
-        return np.dtype(ml_dtypes.bfloat16)
-    return np.dtype(f"{name[0]}{values.size(name)}")
+    return by("short")[name].dtype
 
 
 def run_program(program: Pointwise, arrays: Sequence[Array]) -> list[Array]:

@@ -11,15 +11,15 @@ import numpy as np
 from xdsl.ir import Attribute, SSAValue
 from xdsl.utils.exceptions import VerifyException
 
-from glow_dialects.core.builder import Builder
 from glow_dialects.core.errors import ShapeError
 from glow_dialects.core.graph_op import GraphOp
 from glow_dialects.core.packages import added, no_function
-from glow_dialects.core.symbols import Symbols
 from glow_dialects.core.types import Array, Tensor, dtype_of, shape_of, typed
 from glow_dialects.dialects import operations
 from glow_dialects.ops import card_of, operators
 from glow_dialects.ops.unary_math import NegOp
+from glow_frontends.graph.errors import RuleError
+from glow_frontends.graph.module import Making
 
 
 class Value:
@@ -121,10 +121,11 @@ Operand = Like | Sequence[Like] | None
 class Operators:
     """Insertion of operators: each is a method, declared below where it takes more than operands."""
 
-    def __init__(self, builder: Builder) -> None:
-        self.builder = builder
+    def __init__(self, making: Making) -> None:
+        self.making = making
+        self.module, self.function, self.builder = making.module, making.function, making.builder
         #: The sizes that differ from call to call.
-        self.symbols = Symbols()
+        self.symbols = making.symbols
 
     def value(self, x: Like, like: Value | None = None) -> Value:
         """`x` as a value; a number gets the element type of `like`."""
@@ -193,11 +194,8 @@ class Operators:
             else:
                 converted.append(self.value(operand, first).ssa)  # pyright: ignore[reportArgumentType]
         try:
-            # Operators are verified again for the sizes of a call: what they ask now decides nothing.
-            with self.symbols.conditions.provisional():
-                op = kind(*converted, results=results, **properties)
-                op.verify()
-        except VerifyException as error:
+            op = self.making.node(kind, converted, results, properties, verify=True)
+        except (RuleError, VerifyException) as error:
             raise ShapeError(str(error).strip().splitlines()[-1]) from None
         return [Value(self, r) for r in self.builder.insert(op).results]
 

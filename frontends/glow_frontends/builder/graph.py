@@ -17,21 +17,20 @@ from math import inf
 
 import numpy as np
 from numpy.typing import DTypeLike
-from xdsl.dialects.builtin import ModuleOp, StringAttr
+from xdsl.ir import SSAValue
 
 from glow_dialects.core.attributes import INLINE_BYTES
-from glow_dialects.core.builder import Builder
 from glow_dialects.core.errors import GlowError, ShapeError
 from glow_dialects.core.extent import Extent, is_open
 from glow_dialects.core.graph_op import GraphOp
-from glow_dialects.core.size_text import SYMBOLS, SymbolsAttr
 from glow_dialects.core.symbols import MOST
-from glow_dialects.core.types import Array, dtype_of, element_type, shape_of, tensor
-from glow_dialects.ops.module import KINDS, ConstantOp, FuncOp, GetOp, PlaceholderOp, SaveOp
+from glow_dialects.core.types import Array, Tensor, dtype_of, element_type, shape_of, tensor
+from glow_dialects.ops.module import KINDS, GetOp, PlaceholderOp, SaveOp
 from glow_frontends.builder.core import Like, Value
 from glow_frontends.builder.math import Math
 from glow_frontends.builder.nn import Networks
 from glow_frontends.builder.shapes import Shapes
+from glow_frontends.graph.module import Making
 
 __all__ = ["GraphBuilder", "Value"]
 
@@ -44,11 +43,7 @@ class GraphBuilder(Math, Shapes, Networks):
     """
 
     def __init__(self, name: str = "main") -> None:
-        self.module = ModuleOp([])
-        self.function = FuncOp.of(name)
-        self.module.body.block.add_op(self.function)
-        self._symbols: set[str] = {name}
-        super().__init__(Builder.at_end(self.function.body.block))
+        super().__init__(Making(name))
 
     def __repr__(self) -> str:
         kinds = [op.kind.data for op in self.module.ops if isinstance(op, PlaceholderOp)]
@@ -64,7 +59,7 @@ class GraphBuilder(Math, Shapes, Networks):
         ShapeError where no number meets the limits, and for a name that has a size already.
         """
         made = self.symbols.declare(name, least, inf if most is None else most, multiple_of)
-        self.module.attributes[SYMBOLS] = SymbolsAttr(self.symbols.conditions)
+        self.making.declare_sizes()
         return made
 
     def placeholder(
@@ -80,10 +75,7 @@ class GraphBuilder(Math, Shapes, Networks):
         dims = tuple(self._dimension(name, size, shape) for size in shape)
         if is_open(dims) and kind != "input":
             raise ShapeError(f"placeholder '{name}': shape {tuple(shape)}; sizes of a {kind} are numbers")
-        if is_open(dims):
-            self.module.attributes[SYMBOLS] = SymbolsAttr(self.symbols.conditions)
-        placeholder = PlaceholderOp.of(self._symbol(name), tensor(dims, element_type(dtype)), kind)
-        return self._read(placeholder, name)
+        return self._port(name, tensor(dims, element_type(dtype)), kind)
 
     def _dimension(self, name: str, size: object, shape: Sequence[object]) -> int:
         """A size of a placeholder."""
@@ -108,8 +100,8 @@ class GraphBuilder(Math, Shapes, Networks):
             values = values.astype(np.float32)
         if name is None and values.nbytes <= INLINE_BYTES:
             return Value(self, self.builder.constant(values))
-        constant = ConstantOp.of(self._symbol(name or "constant", unique=name is None), values)
-        return self._read(constant, name or "constant")
+        symbol = self.making.unique("constant") if name is None else self._symbol(name)
+        return self._named(self.making.constant(symbol, values), name or "constant")
 
     def array(self, array: Array) -> Value:
         return self.constant(array)
@@ -117,14 +109,12 @@ class GraphBuilder(Math, Shapes, Networks):
     def trainable(self, array: Array, name: str) -> Value:
         """A weight that training changes, with its first value; GlowError for a name that is taken."""
         values = np.asarray(array)
-        kind = tensor(values.shape, values.dtype)
-        return self._read(PlaceholderOp.of(self._symbol(name), kind, "trainable", values), name)
+        return self._port(name, tensor(values.shape, values.dtype), "trainable", values)
 
     def save(self, value: Like, name: str = "output") -> None:
         """Make a value the output `name`; GlowError for a name that is taken."""
         saved = self.value(value)
-        target = PlaceholderOp.of(self._symbol(name), saved.type, "output")
-        self._declare(target, name)
+        target = self.making.port(name, saved.type, "output", symbol=self._symbol(name))
         self.builder.insert(SaveOp.of(saved.ssa, target))
 
     def update(self, state: Value, value: Like) -> None:
@@ -157,25 +147,19 @@ class GraphBuilder(Math, Shapes, Networks):
                 if not shape or shape in sizes:
                     op.set_predicate(predicate.ssa)
 
-    def _read(self, symbol: ConstantOp | PlaceholderOp, name: str) -> Value:
-        self._declare(symbol, name)
-        get = self.builder.insert(GetOp.of(symbol))
+    def _port(self, name: str, kind: Tensor, role: str, first: Array | None = None) -> Value:
+        """A tensor bound at run time, read."""
+        port = self.making.port(name, kind, role, first, self._symbol(name))
+        return self._named(self.making.read(port), name)
+
+    def _named(self, value: SSAValue, name: str) -> Value:
+        """A value that the text of the program calls `name`, where it can."""
         if name.isidentifier():
-            get.result.name_hint = name
-        return Value(self, get.result)
+            value.name_hint = name
+        return Value(self, value)
 
-    def _declare(self, symbol: ConstantOp | PlaceholderOp, name: str) -> None:
-        if symbol.sym_name.data != name and isinstance(symbol, PlaceholderOp):
-            symbol.attributes["onnx.name"] = StringAttr(name)
-        self.module.body.block.insert_op_before(symbol, self.function)
-
-    def _symbol(self, name: str, unique: bool = False) -> str:
-        """A symbol for `name`, which must be new unless `unique` asks for a number behind it."""
-        symbol, number = name, 0
-        while symbol in self._symbols:
-            if not unique and name != self.function.sym_name.data:
-                raise GlowError(f"the graph already has a constant, placeholder or output '{name}'")
-            number += 1
-            symbol = f"{name}_{number}"
-        self._symbols.add(symbol)
-        return symbol
+    def _symbol(self, name: str) -> str:
+        """A symbol for `name`, which must be new, or the function's."""
+        if name in self.making.taken and name != self.function.sym_name.data:
+            raise GlowError(f"the graph already has a constant, placeholder or output '{name}'")
+        return self.making.unique(name)

@@ -7,23 +7,13 @@ from math import prod
 
 import numpy as np
 
+from glow_dialects.core.element_types import by
 from glow_dialects.core.types import Array
-from glow_frontends.caffe2.node import Node, RuleError
+from glow_frontends.caffe2.node import Node
+from glow_frontends.graph.errors import RuleError
 
-#: Element types by Caffe2's numbers.
-DTYPES = {
-    1: np.float32,
-    2: np.int32,
-    3: np.uint8,
-    5: np.bool_,
-    6: np.uint8,
-    7: np.int8,
-    8: np.uint16,
-    9: np.int16,
-    10: np.int64,
-    12: np.float16,
-    13: np.float64,
-}
+#: Element types by Caffe2's numbers; BYTE is another uint8.
+DTYPES = {3: np.dtype(np.uint8), **{number: t.dtype for number, t in by("caffe2").items()}}
 MAX_ELEMENTS = 1 << 34
 
 

@@ -13,9 +13,10 @@ from xdsl.dialects.builtin import ModuleOp
 from glow_dialects.core.errors import GlowError, ImportProblems, Problem, ShapeError
 from glow_frontends.builder import GraphBuilder, Value
 from glow_frontends.caffe2.fills import FILLS
-from glow_frontends.caffe2.node import Blob, Node, RuleError
+from glow_frontends.caffe2.node import Blob, Node
 from glow_frontends.caffe2.rules import INTEGER_INPUTS, RULES
 from glow_frontends.caffe2.schema import NetDef
+from glow_frontends.graph.errors import RuleError
 
 Net = "str | Path | bytes"
 

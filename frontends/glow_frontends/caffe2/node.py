@@ -10,13 +10,10 @@ import numpy as np
 
 from glow_dialects.core.types import Array
 from glow_frontends.builder import GraphBuilder, Value
+from glow_frontends.graph.errors import RuleError
 
 #: A blob's value: filled by the init net, or computed.
 Blob = Array | Value
-
-
-class RuleError(Exception):
-    """The operator asks for something that its rule does not do; the message is the reason."""
 
 
 @dataclass

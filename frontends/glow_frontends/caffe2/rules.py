@@ -11,16 +11,12 @@ import numpy as np
 from glow_dialects.core.types import Array
 from glow_frontends.builder import Value
 from glow_frontends.caffe2.fills import DTYPES
-from glow_frontends.caffe2.node import Blob, Node, RuleError
+from glow_frontends.caffe2.node import Blob, Node
 from glow_frontends.caffe2.sparse import INTEGER_INPUTS, SPARSE
+from glow_frontends.graph.axes import axis_of
+from glow_frontends.graph.errors import RuleError
 
 Rule = Callable[[Node], "Blob | Sequence[Blob]"]
-
-
-def _axis(axis: int, rank: int) -> int:
-    if not -rank <= axis < rank:
-        raise RuleError(f"axis {axis} is out of range for rank {rank}")
-    return axis % rank
 
 
 def _identity(n: Node) -> Blob:
@@ -109,7 +105,7 @@ def _pool(n: Node) -> Value:
 # --- products and normalisation ----------------------------------------------------------------
 def _fully_connected(n: Node) -> Value:
     x = n[0]
-    axis = _axis(n.integer("axis", 1), len(x.shape) + 1)
+    axis = axis_of(n.integer("axis", 1), len(x.shape) + 1)
     weights = n.blob(1)
     if n.op.type == "FC":
         if isinstance(weights, Value):
@@ -152,7 +148,7 @@ def _layer_norm(n: Node) -> Value:
 
 def _softmax(n: Node) -> Value:
     x = n[0]
-    axis = _axis(n.integer("axis", 1), len(x.shape))
+    axis = axis_of(n.integer("axis", 1), len(x.shape))
     flat = n.graph.reshape(x, (prod(x.shape[:axis]), prod(x.shape[axis:])))
     return n.graph.reshape(n.graph.softmax(flat, 1), x.shape)
 
@@ -162,7 +158,7 @@ def _binary(name: str) -> Rule:
     def rule(n: Node) -> Value:
         left, right = n[0], n[1]
         if n.integer("broadcast") and n.has("axis") and right.shape:
-            axis = _axis(n.integer("axis"), len(left.shape))
+            axis = axis_of(n.integer("axis"), len(left.shape))
             tail = len(left.shape) - axis - len(right.shape)
             right = n.graph.reshape(right, right.shape + (1,) * max(0, tail))
         return getattr(n.graph, name)(left, right)
@@ -204,16 +200,16 @@ def _cast(n: Node) -> Value:
 def _concat(n: Node) -> Sequence[Blob]:
     parts = n.values()
     if n.integer("add_axis"):
-        axis = _axis(n.integer("axis", 1), len(parts[0].shape) + 1)
+        axis = axis_of(n.integer("axis", 1), len(parts[0].shape) + 1)
         parts = [n.graph.reshape(p, (*p.shape[:axis], 1, *p.shape[axis:])) for p in parts]
     default = len(parts[0].shape) - 1 if n.layout() == "NHWC" else 1
-    axis = _axis(n.integer("axis", default), len(parts[0].shape))
+    axis = axis_of(n.integer("axis", default), len(parts[0].shape))
     return [n.graph.concat(parts, axis), np.array([p.shape[axis] for p in parts], np.int32)]
 
 
 def _split(n: Node) -> list[Value]:
     x = n[0]
-    axis = _axis(n.integer("axis", 3 if n.layout() == "NHWC" else 1), len(x.shape))
+    axis = axis_of(n.integer("axis", 3 if n.layout() == "NHWC" else 1), len(x.shape))
     sizes = n.integers("split")
     if len(n) > 1:
         sizes = tuple(int(s) for s in n.array(1, "the sizes"))
@@ -295,7 +291,7 @@ def _channel_shuffle(n: Node) -> Value:
 
 def _tile(n: Node) -> Value:
     repeats = [1] * len(n[0].shape)
-    repeats[_axis(n.integer("axis"), len(repeats))] = n.integer("tiles", 1)
+    repeats[axis_of(n.integer("axis"), len(repeats))] = n.integer("tiles", 1)
     return n.graph.tile(n[0], repeats)
 
 
@@ -331,7 +327,7 @@ def _reduce_back(name: str) -> Rule:
 
 def _arg(name: str) -> Rule:
     def rule(n: Node) -> Value:
-        axis = _axis(n.integer("axis", -1), len(n[0].shape))
+        axis = axis_of(n.integer("axis", -1), len(n[0].shape))
         return getattr(n.graph, name)(n[0], axis, bool(n.integer("keepdims", 1)))
 
     return rule

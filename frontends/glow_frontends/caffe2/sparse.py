@@ -9,7 +9,8 @@ import numpy as np
 
 from glow_dialects.core.types import Array
 from glow_frontends.builder import Value
-from glow_frontends.caffe2.node import Node, RuleError
+from glow_frontends.caffe2.node import Node
+from glow_frontends.graph.errors import RuleError
 
 #: Inputs that are no floats, by operator and position.
 INTEGER_INPUTS: dict[str, dict[int, Any]] = {

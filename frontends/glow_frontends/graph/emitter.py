@@ -2,31 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Generator, Iterable, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from math import prod
 from typing import Any, TypeAlias
 
 import numpy as np
-from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Attribute, Block, SSAValue
 
 from glow_dialects.core.builder import Builder
-from glow_dialects.core.conditions import Conditions
-from glow_dialects.core.extent import is_open, size
+from glow_dialects.core.element_types import is_standard
+from glow_dialects.core.extent import is_open
 from glow_dialects.core.graph_op import GraphOp
-from glow_dialects.core.types import Array, Tensor, is_standard, shape_of, tensor
+from glow_dialects.core.symbols import Symbols
+from glow_dialects.core.types import Array, Tensor, shape_of, tensor
 from glow_dialects.ops.control import YieldOp
 from glow_dialects.ops.iota import IotaOp, SizesOp
 from glow_dialects.ops.literal import LiteralOp
-from glow_dialects.ops.module import ConstantOp, FuncOp, GetOp
+from glow_dialects.ops.module import FuncOp
 from glow_dialects.ops.quantize import DequantizeOp, dequantize_array, quantized_type
 from glow_dialects.ops.reshape import ReshapeOp
 from glow_dialects.ops.transpose import TransposeOp
 from glow_frontends.graph.errors import NeedsValue, RuleError
+from glow_frontends.graph.module import Making, check_size
 from glow_frontends.graph.sizes import objects, on_sizes, sizes_of
 from glow_frontends.graph.values import (
-    MAX_ELEMENTS,
     BoundedValue,
     Value,
     dtype_of_value,
@@ -49,38 +50,60 @@ VIEWS: dict[type[GraphOp], Callable[[Any, Array], Array]] = {
 }
 
 
-class Emitter:
-    """Builds the function: `y = g(AddOp, x, w)` is an array where x and w are, else a graph value."""
+@dataclass(frozen=True)
+class Scope:
+    """Where operators go, what is there for all of them, and what is around them."""
 
-    def __init__(self, module: ModuleOp, function: FuncOp, taken: set[str], training: bool = False) -> None:
-        self.module = module
-        #: Whether nodes that only training needs stay in the graph.
+    builder: Builder
+    constants: dict[object, SSAValue]
+    unique: dict[object, list[Value]]
+    #: Whether it is in the body of a branch or a loop; of a loop.
+    inner: bool = False
+    turning: bool = False
+    #: Whether it is in a loop whose number of turns is a size that only the run tells.
+    counting: bool = False
+    #: Whether it is in a branch that is computed whether or not it is taken.
+    guessing: bool = False
+
+
+class Emitter(Making):
+    """Builds the function: `y = g(AddOp, x, w)` is an array where x and w are, else a graph value.
+
+    With `training` nodes that only training needs stay in the graph.
+    """
+
+    def __init__(
+        self,
+        function: FuncOp | str = "main",
+        source: str = "",
+        reserved: Iterable[str] = (),
+        symbols: Symbols | None = None,
+        training: bool = False,
+    ) -> None:
+        super().__init__(function, source, reserved, symbols)
         self.training = training
-        self.function = function
-        self.builder = Builder.at_end(function.body.block)
-        self._taken = taken
+        self.scope = Scope(self.builder, {}, {})
         self._names: dict[int, str] = {}
         #: What stored constants hold.
         self._stored: dict[SSAValue, Array] = {}
-        self._constants: dict[object, SSAValue] = {}
         self._kept: list[Array] = []
-        #: The open sizes of a module that is verified again for sizes of a call.
-        self.open_sizes: Conditions | None = None
         #: Upper bounds of lengths that only the run tells (see counts.py).
         self.limits: dict[SSAValue, int] = {}
-        self._unique: dict[object, list[Value]] = {}
         #: Places in a row, as a slice of run-time bounds took them: what of, and the first.
         self.spans: dict[SSAValue, tuple[SSAValue, SSAValue]] = {}
         #: Numbers of turns, and how many turns there are at most.
         self.turns: dict[SSAValue, int] = {}
-        #: How many bodies of branches and loops are open.
-        self.bodies = 0
-        #: How many bodies of loops are open.
-        self.turning = 0
-        #: How many bodies of loops are open whose number of turns is a size that only the run tells.
-        self.counting = 0
-        #: How many branches are open that are computed whether or not they are taken.
-        self.guessing = 0
+
+    @contextmanager
+    def within(self, **changes: Any) -> Generator[None]:
+        """Around what is emitted in another scope, which differs in some fields."""
+        outer = self.scope
+        self.scope = replace(outer, **changes)
+        self.builder = self.scope.builder
+        try:
+            yield
+        finally:
+            self.scope, self.builder = outer, outer.builder
 
     # --- operators ---------------------------------------------------------------------------
     def __call__(
@@ -107,17 +130,8 @@ class Emitter:
             if folded is not None:
                 return folded
         values = [_map(group, self.value) for group in operands]
-        with self.provisional():
-            op = kind(*values, results=results, **properties)
-            op.check()
-            for result in op.results:
-                check_size(shape_of(result))
-        self.builder.insert(op)
-        return list(op.results)
-
-    def provisional(self) -> AbstractContextManager[None]:
-        """What operators ask of open sizes decides nothing where they will be asked again."""
-        return nullcontext() if self.open_sizes is None else self.open_sizes.provisional()
+        op = self.node(kind, values, results, properties)
+        return list(self.builder.insert(op).results)
 
     def sizes(self, numbers: Array, dtype: np.dtype) -> Value:
         """Sizes, an array of objects: known, or what the run will know."""
@@ -139,9 +153,9 @@ class Emitter:
 
     def once(self, key: object, make: Callable[[], list[Value]]) -> list[Value]:
         """The result of `make`, called once for equal keys: lengths are told apart by identity."""
-        if key not in self._unique:
-            self._unique[key] = make()
-        return self._unique[key]
+        if key not in self.scope.unique:
+            self.scope.unique[key] = make()
+        return self.scope.unique[key]
 
     def bounded(self, value: Value, axis: int, count: Value) -> Value | BoundedValue:
         """The first `count` places along an axis: cut at once where they are known."""
@@ -162,15 +176,9 @@ class Emitter:
         """What an operator gives for known arrays; None where only the run tells how much that is."""
         block = Block(arg_types=[type_of(a) for a in arrays])
         args = iter(block.args)
-        with self.provisional():
-            op = kind(
-                *[_map(group, lambda _: next(args)) for group in operands], results=results, **properties
-            )
+        op = self.node(kind, [_map(group, lambda _: next(args)) for group in operands], results, properties)
         if any(is_open(shape_of(result)) for result in op.results):
             return None
-        op.check()
-        for result in op.results:
-            check_size(shape_of(result))
         if kind in VIEWS:
             return [VIEWS[kind](op, arrays[0])]
         if kind.DATA_PARALLEL and len(op.results) == 1 and all(is_uniform(a) for a in arrays):
@@ -207,17 +215,12 @@ class Emitter:
         self, kinds: Sequence[Attribute], make: Callable[[Sequence[SSAValue]], Sequence[Value]]
     ) -> Block:
         """A block of the operations that `make` emits for parameters of some types; yields its results."""
-        block = Block(arg_types=kinds)
-        outer = self.builder, self._constants, self._unique
-        self.builder, self._constants = Builder.at_end(block), dict(self._constants)
-        self.builder.location = outer[0].location
-        self._unique = dict(self._unique)
-        self.bodies += 1
-        try:
+        block, outer = Block(arg_types=kinds), self.scope
+        builder = Builder.at_end(block)
+        builder.location = outer.builder.location
+        constants, unique = dict(outer.constants), dict(outer.unique)
+        with self.within(builder=builder, constants=constants, unique=unique, inner=True):
             values = [self.value(v) for v in make(block.args)]
-        finally:
-            self.bodies -= 1
-            self.builder, self._constants, self._unique = outer
         block.add_op(YieldOp.of(values))
         return block
 
@@ -241,13 +244,14 @@ class Emitter:
         small = value.size <= LITERAL_ELEMENTS and is_standard(value.dtype) and value.dtype != bool
         kind = type_of(value)
         key = _content(value, kind)
-        if key not in self._constants:
+        constants = self.scope.constants
+        if key not in constants:
             if small and value.size:
-                self._constants[key] = self.builder(LiteralOp.of(np.asarray(value)))
+                constants[key] = self.builder(LiteralOp.of(np.asarray(value)))
             else:
-                self._constants[key] = self._constant(value, kind)
+                constants[key] = self._constant(value, kind)
             self._kept.append(value)
-        return self._constants[key]
+        return constants[key]
 
     def stored(self, array: Array, kind: Tensor) -> SSAValue:
         """A constant of stored integers under a quantised type, never folded away."""
@@ -256,19 +260,7 @@ class Emitter:
         return value
 
     def _constant(self, array: Array, kind: Tensor) -> SSAValue:
-        name = self.unique(self._names.get(id(array), "constant"))
-        constant = ConstantOp.of(name, array, kind)
-        self.module.body.block.insert_op_before(constant, self.function)
-        return self.builder.insert(GetOp.of(constant)).result
-
-    def unique(self, name: str) -> str:
-        """A symbol of the module that nothing has, like `name`."""
-        candidate, count = name, 0
-        while candidate in self._taken:
-            count += 1
-            candidate = f"{name}_{count}"
-        self._taken.add(candidate)
-        return candidate
+        return self.constant(self.unique(self._names.get(id(array), "constant")), array, kind)
 
     # --- questions of rules ------------------------------------------------------------------
     def known(self, value: Value, what: str) -> Array:
@@ -320,17 +312,6 @@ class Emitter:
         if list(permutation) == list(range(len(permutation))):
             return value
         return self(TransposeOp, value, permutation=tuple(permutation))
-
-
-def check_size(dims: Sequence[int], most: int = MAX_ELEMENTS) -> None:
-    """Refuse tensors that no machine holds, of more elements than `most`, or of negative sizes."""
-    if any(dim < 0 for dim in dims):
-        raise RuleError(f"a tensor of shape {'x'.join(map(str, dims))} has a negative size")
-    count = 1
-    for dim in dims:
-        count *= size(dim)
-    if count > most:
-        raise RuleError(f"a tensor of shape {'x'.join(map(str, dims))} is too large")
 
 
 def _open(results: Attribute | Sequence[Attribute]) -> bool:

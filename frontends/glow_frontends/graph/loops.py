@@ -25,7 +25,7 @@ from glow_dialects.ops.scatter_nd import ScatterNdOp
 from glow_dialects.ops.splat import SplatOp
 from glow_frontends.graph.emitter import Emitter
 from glow_frontends.graph.errors import NeedsHost, NeedsValue, RuleError
-from glow_frontends.graph.shape import cut
+from glow_frontends.graph.movement import cut
 from glow_frontends.graph.sizes import sizes_of
 from glow_frontends.graph.values import BoundedValue, Value, rank, shape
 
@@ -79,14 +79,12 @@ def body_of(
     """The body of an operation, emitted by `make`; NeedsValue (of `cause`) where it is not static."""
     problems = n.scope.problems
     before = len(problems)
-    g.turning += bool(kinds)
     try:
-        return g.body(kinds, make)
+        with g.within(turning=g.scope.turning or bool(kinds)):
+            return g.body(kinds, make)
     except (RuleError, VerifyException) as error:
         del problems[before:]
         raise NeedsValue(cause, f"a body of {n.op} ({error}), which") from None
-    finally:
-        g.turning -= bool(kinds)
 
 
 @dataclass
@@ -108,11 +106,8 @@ class Loop:
         Raises NeedsHost where a turn changes a type, or the number of rows has no bound.
         """
         counts = self.limit is not None and is_open_count(self.limit)
-        self.g.counting += counts
-        try:
+        with self.g.within(counting=self.g.scope.counting or counts):
             return self._run(counts)
-        finally:
-            self.g.counting -= counts
 
     def _run(self, counts: bool) -> list[Value | BoundedValue]:
         kinds = [v.type for v in self.state]

@@ -20,8 +20,9 @@ from glow_dialects.ops.resize import ResizeOp
 from glow_dialects.ops.select import SelectOp
 from glow_dialects.ops.unary_math import AbsOp, CeilOp, FloorOp
 from glow_frontends.graph.cast import cast_to
-from glow_frontends.graph.emitter import Emitter, check_size
+from glow_frontends.graph.emitter import Emitter
 from glow_frontends.graph.errors import RuleError
+from glow_frontends.graph.module import check_size
 from glow_frontends.graph.values import Value, dtype_of_value, rank, shape
 
 FLOAT, REAL = np.dtype(np.float32), np.dtype(np.float64)

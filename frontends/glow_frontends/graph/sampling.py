@@ -21,19 +21,12 @@ from glow_dialects.ops.unary_math import AbsOp, FloorOp, RoundOp
 from glow_frontends.graph.cast import cast_to
 from glow_frontends.graph.emitter import Emitter
 from glow_frontends.graph.errors import RuleError
-from glow_frontends.graph.shape import cut
+from glow_frontends.graph.movement import element
 from glow_frontends.graph.values import Value, dtype_of_value, rank, shape, type_of
 
 INT64 = np.dtype(np.int64)
 #: One axis of a sample: positions and weights (None = 1), each like the coordinates.
 Taps = list[tuple[Value, "Value | None"]]
-
-
-def last(g: Emitter, x: Value, index: int) -> Value:
-    """x[..., index]."""
-    begin, end = [0] * rank(x), list(shape(x))
-    begin[-1], end[-1] = index, index + 1
-    return g.reshape(cut(g, x, begin, end), shape(x)[:-1])
 
 
 def gather_points(g: Emitter, x: Value, taps: Sequence[Taps], fill: bool) -> Value:
@@ -121,7 +114,7 @@ def grid_sampled(g: Emitter, x: Value, grid: Value, mode: str, padding: str, ali
     taps: list[Taps] = []
     for axis in range(axes):
         size = sizes[axis]
-        where = _pixels(g, last(g, flat, axes - 1 - axis), size, aligned)
+        where = _pixels(g, element(g, flat, -1, axes - 1 - axis), size, aligned)
         if padding == "reflection" and mode != "cubic":
             where = _reflected(g, where, size, aligned)
         if padding in ("border", "reflection") and mode != "cubic":

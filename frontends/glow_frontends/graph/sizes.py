@@ -10,8 +10,9 @@ from typing import Any, cast
 import numpy as np
 from xdsl.ir import Attribute, SSAValue
 
+from glow_dialects.core.element_types import is_standard
 from glow_dialects.core.graph_op import GraphOp
-from glow_dialects.core.types import Array, dtype_of, is_standard
+from glow_dialects.core.types import Array, dtype_of
 from glow_dialects.ops.arithmetic import AddOp, DivOp, FloorDivOp, MaxOp, MinOp, ModOp, MulOp, SubOp
 from glow_dialects.ops.cast import CastOp
 from glow_dialects.ops.compare import CmpEqOp, CmpGeOp, CmpGtOp, CmpLeOp, CmpLtOp, CmpNeOp

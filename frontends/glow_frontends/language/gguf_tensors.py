@@ -6,16 +6,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from math import prod
 
-import ml_dtypes
 import numpy as np
 
+from glow_dialects.core.element_types import by
 from glow_dialects.core.errors import GlowError, UnsupportedError
 from glow_dialects.core.types import Array
 from glow_dialects.ops.dequantize_blocks import pack
 from glow_frontends.language.blocks import Blocks
 from glow_frontends.language.gguf_file import GgufFile
 
-_FLOATS = {0: np.float32, 1: np.float16, 28: np.float64, 30: ml_dtypes.bfloat16}
 Parts = tuple[Array, Array, Array | None]
 """Codes [blocks, elements], scales [blocks, sub-blocks], points of these if they differ."""
 
@@ -193,11 +192,12 @@ class GgufTensor:
     def _raw(self) -> Array:
         entry = self.file.entries[self.name]
         count = prod(entry.shape)
-        if entry.kind in _FLOATS:
-            return self.file.bytes_of(self.name, count * np.dtype(_FLOATS[entry.kind]).itemsize)
+        if entry.kind in by("gguf"):
+            return self.file.bytes_of(self.name, count * by("gguf")[entry.kind].dtype.itemsize)
         kind = KINDS.get(entry.kind)
         if kind is None:
-            known = ", ".join(["F32", "F16", "BF16", *(k.name for k in KINDS.values())])
+            floats = [t.safetensors for t in by("gguf").values()]
+            known = ", ".join([*floats, *(k.name for k in KINDS.values())])
             raise UnsupportedError(
                 f"{self.file.path}: '{self.name}' is of type {entry.kind}; there are: {known}"
             )
@@ -208,8 +208,8 @@ class GgufTensor:
     def __call__(self) -> Array | Blocks:
         """The tensor."""
         entry, raw = self.file.entries[self.name], self._raw()
-        if entry.kind in _FLOATS:
-            return raw.view(_FLOATS[entry.kind]).reshape(entry.shape)
+        if entry.kind in by("gguf"):
+            return raw.view(by("gguf")[entry.kind].dtype).reshape(entry.shape)
         kind, (*lead, depth) = KINDS[entry.kind], entry.shape
         codes, scales, points = kind.parts(raw.reshape(-1, kind.size))
         return Blocks(

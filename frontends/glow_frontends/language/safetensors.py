@@ -8,17 +8,11 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 
+from glow_dialects.core.element_types import by
 from glow_dialects.core.errors import GlowError
 from glow_dialects.core.types import Array
-
-_DTYPES = {
-    "F64": np.float64, "F32": np.float32, "F16": np.float16, "BF16": ml_dtypes.bfloat16,
-    "I64": np.int64, "I32": np.int32, "I16": np.int16, "I8": np.int8, "U8": np.uint8, "BOOL": np.bool_,
-    "F8_E4M3": ml_dtypes.float8_e4m3fn, "F8_E5M2": ml_dtypes.float8_e5m2,
-}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -62,9 +56,9 @@ def _tensor(file: Path, name: str, entry: dict[str, Any], start: int, size: int)
         kind, shape, (first, end) = entry["dtype"], tuple(map(int, entry["shape"])), entry["data_offsets"]
     except (KeyError, TypeError, ValueError):
         raise GlowError(f"{file}: the table's entry of '{name}' cannot be read") from None
-    if kind not in _DTYPES:
+    if kind not in by("safetensors"):
         raise GlowError(f"{file}: '{name}' has elements of type {kind}, which are not known")
-    dtype = np.dtype(_DTYPES[kind])
+    dtype = by("safetensors")[kind].dtype
     if end - first != prod(shape) * dtype.itemsize or first < 0:
         raise GlowError(f"{file}: '{name}' of shape {list(shape)} has {end - first} bytes")
     if start + end > size:

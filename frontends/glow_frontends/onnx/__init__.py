@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-from glow_frontends.onnx.importer import NotStatic, import_model
+from glow_dialects.core.errors import GlowError, NotStatic
+
+try:
+    import onnx as _  # noqa: F401
+except ModuleNotFoundError:
+    raise GlowError("ONNX models need the package onnx: pip install onnx") from None
+
+from glow_frontends.onnx.importer import import_model
 from glow_frontends.onnx.mapped import load_mapped
 from glow_frontends.onnx.model import load, runtime_inputs
 from glow_frontends.onnx.plan import ModelPlan

@@ -20,11 +20,9 @@ from glow_dialects.ops.concat import ConcatOp
 from glow_dialects.ops.gather import GatherOp
 from glow_dialects.ops.logic import OrOp
 from glow_dialects.ops.select import SelectOp
+from glow_frontends.graph import Emitter, NeedsHost, NeedsValue, RuleError, cast_to
 from glow_frontends.graph.axes import axes_of, axis_of
-from glow_frontends.graph.cast import cast_to
 from glow_frontends.graph.counts import filled, joined, there
-from glow_frontends.graph.emitter import Emitter
-from glow_frontends.graph.errors import NeedsHost, NeedsValue, RuleError
 from glow_frontends.graph.values import BoundedValue, Value, rank, shape
 from glow_frontends.onnx.node import Node, Result
 from glow_frontends.onnx.rules import activation, elementwise
@@ -267,8 +265,8 @@ def _taken(g: Emitter, n: Node, bounded: Given, rule: Rule) -> list[Value | Boun
     below = g(CmpLtOp, indices, g.like(0, indices))
     indices = g(SelectOp, below, g(AddOp, indices, bounded[0].count), indices)
     missing = g(OrOp, g(CmpLtOp, indices, g.like(0, indices)), g(CmpGeOp, indices, bounded[0].count))
-    outside = np.array(0 if g.guessing else shape(n[0])[axis], np.int64)
-    if 1 in bounded and not g.guessing:
+    outside = np.array(0 if g.scope.guessing else shape(n[0])[axis], np.int64)
+    if 1 in bounded and not g.scope.guessing:
         outside = g(SelectOp, there(g, bounded[1]), outside, np.array(0, np.int64))
     indices = g(SelectOp, missing, outside, indices)
     text = f"{node_label(g, n)}: an index is out of range for the elements that there are."

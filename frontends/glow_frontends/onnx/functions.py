@@ -10,8 +10,7 @@ import onnx
 from onnx import AttributeProto, FunctionProto, TypeProto, helper
 
 from glow_dialects.core.extent import Extent
-from glow_frontends.graph.errors import RuleError
-from glow_frontends.graph.values import BoundedValue, dtype_of_value, shape
+from glow_frontends.graph import BoundedValue, RuleError, dtype_of_value, shape
 from glow_frontends.onnx.node import Node
 from glow_frontends.onnx.tensors import onnx_type
 from glow_frontends.onnx.values import AnyValue, HostValue, MapValue, NoneValue, SequenceValue

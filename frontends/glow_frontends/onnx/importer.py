@@ -9,29 +9,24 @@ from typing import cast
 
 import numpy as np
 from onnx import FunctionProto, GraphProto, ModelProto, ValueInfoProto
-from xdsl.dialects.builtin import ModuleOp, StringAttr
+from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
 
-from glow_dialects.core.errors import GlowError, ImportProblems, Problem, ShapeError
+from glow_dialects.core.errors import GlowError, ImportProblems, NotStatic, Problem, ShapeError
 from glow_dialects.core.extent import is_open
 from glow_dialects.core.extent import size as whole
 from glow_dialects.core.graph_op import GraphOp
 from glow_dialects.core.location import UNKNOWN, is_unknown, node_location
-from glow_dialects.core.size_text import SYMBOLS, SymbolsAttr
 from glow_dialects.core.symbols import Symbols, parse_size
 from glow_dialects.core.types import Array, Tensor, dtype_of, tensor, typed
-from glow_dialects.ops.module import FuncOp, GetOp, PlaceholderOp, SaveOp
-from glow_frontends.graph.emitter import Emitter, check_size
-from glow_frontends.graph.errors import RuleError
-from glow_frontends.graph.values import BoundedValue, Value
+from glow_dialects.ops.module import FuncOp, SaveOp
+from glow_frontends.graph import BoundedValue, Emitter, RuleError, Value
+from glow_frontends.graph.module import check_size
 from glow_frontends.onnx.model import domain_of, initialized, load, opened, opsets, runtime_inputs, sort_nodes
 from glow_frontends.onnx.scope import Blocked, Scope, Session, initializers
 from glow_frontends.onnx.signature import size_name
 from glow_frontends.onnx.tensors import numpy_type
 from glow_frontends.onnx.values import AnyValue
-
-#: Placeholders carry the model's name of the tensor where it could not be the symbol.
-NAME_ATTRIBUTE = "onnx.name"
 
 
 def import_model(
@@ -61,10 +56,8 @@ def import_model(
     model = opened(model, {*(shapes or ()), *(values or ())})
     source = Source.of(model, "model" if path is None else str(path), None if path is None else Path(path))
     inputs = bound_inputs(model, shapes or {}, values or {}, source.name, sizes)
-    importing = Import(source, {*inputs, *(o.name for o in model.graph.output)}, training, control)
-    if sizes is not None and sizes.conditions.symbols:
-        importing.emitter.open_sizes = sizes.conditions
-        importing.module.attributes[SYMBOLS] = SymbolsAttr(sizes.conditions)
+    reserved = {*inputs, *(o.name for o in model.graph.output)}
+    importing = Import(source, reserved, training, control, symbols=sizes)
     for name, kind in inputs.items():
         importing.input(name, kind, (values or {}).get(name))
     importing.define(weights_of(model.graph, source))
@@ -74,26 +67,7 @@ def import_model(
     if problems:
         static = len(problems) > importing.session.needs
         raise (ImportProblems if static else NotStatic)(source.name, problems)
-    if sizes is not None:
-        sizes.conditions.check_open()
-    if verify:
-        with importing.emitter.provisional():
-            importing.module.verify()
-    return importing.module
-
-
-#: What one does with a model that is no one graph.
-TO_DO = """\
-  It is no one graph: glow.compile and glow-run take it, which read such values when it runs; single integers
-  that decide are given to other tools by --inputs FILE.npz, and to import_model by values=."""
-
-
-class NotStatic(ImportProblems):
-    """The model is sound, but no one static graph: run-time data decide shapes, or values are no tensors."""
-
-    def __init__(self, source: str, problems: Sequence[Problem | str]) -> None:
-        super().__init__(source, problems)
-        self.args = (f"{self}\n{TO_DO}",)
+    return importing.emitter.finished(verify)
 
 
 @dataclass(frozen=True)
@@ -123,19 +97,17 @@ class Import:
         training: bool = False,
         control: bool = False,
         function: FuncOp | None = None,
+        symbols: Symbols | None = None,
     ) -> None:
-        self.function = function or FuncOp.of("main")
-        self.module = cast(ModuleOp, self.function.parent_op()) if function else ModuleOp([self.function])
-        self.module.location = node_location(source.name)
-        self.emitter = Emitter(self.module, self.function, {"main", *reserved}, training)
+        self.emitter = Emitter(function or "main", source.name, reserved, symbols, training)
         self.session = Session(self.emitter, source.name, source.folder, source.functions, control=control)
         self.scope = Scope(self.session, source.opsets)
 
     def again(self, source: Source) -> Import:
         """Another import, into the same module where that is still empty."""
-        block = self.module.body.block
-        empty = block.first_op is block.last_op and self.function.body.block.is_empty
-        return Import(source, function=self.function if empty else None)
+        block, function = self.emitter.module.body.block, self.emitter.function
+        empty = block.first_op is block.last_op and function.body.block.is_empty
+        return Import(source, function=function if empty else None)
 
     def define(self, weights: Mapping[str, Array]) -> None:
         """Values that are known."""
@@ -145,26 +117,18 @@ class Import:
 
     def input(self, name: str, kind: Tensor, known: Array | None = None) -> None:
         """An input of the graph, of which the contents may be `known`: objects where they are open sizes."""
-        placeholder = self.placeholder(name, name, kind, "input")
+        port = self.emitter.port(name, kind)
         if known is None:
-            self.scope.values[name] = self.emitter.builder.insert(GetOp.of(placeholder)).result
+            self.scope.values[name] = self.emitter.read(port)
         elif known.dtype == object and dtype_of(kind) != object:
             self.scope.values[name] = self.emitter.sizes(known, dtype_of(kind))
         else:
             self.define({name: known})
 
-    def placeholder(self, symbol: str, name: str, kind: Tensor, role: str) -> PlaceholderOp:
-        """A port of the module; `name` is the model's."""
-        op = PlaceholderOp.of(symbol, kind, role)
-        if symbol != name:
-            op.attributes[NAME_ATTRIBUTE] = StringAttr(name)
-        self.module.body.block.insert_op_before(op, self.function)
-        return op
-
     def save(self, symbol: str, name: str, value: Value) -> None:
         """Make a value an output of the module."""
         result = self.emitter.value(value)
-        saved = SaveOp.of(result, self.placeholder(symbol, name, typed(result), "output"))
+        saved = SaveOp.of(result, self.emitter.port(name, typed(result), "output", symbol=symbol))
         made = result.owner.location if isinstance(result.owner, GraphOp) else UNKNOWN
         saved.location = node_location(name) if is_unknown(made) else made
         self.emitter.builder.insert(saved)

@@ -13,8 +13,7 @@ from xdsl.ir import SSAValue
 
 from glow_dialects.core.errors import Problem
 from glow_dialects.core.types import Array
-from glow_frontends.graph.errors import NeedsHost, RuleError
-from glow_frontends.graph.values import BoundedValue, Value
+from glow_frontends.graph import BoundedValue, NeedsHost, RuleError, Value
 from glow_frontends.onnx.tensors import from_sparse, to_array
 from glow_frontends.onnx.values import AnyValue, HostValue, MapValue, NoneValue, SequenceValue
 

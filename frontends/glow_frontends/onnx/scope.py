@@ -16,9 +16,8 @@ from xdsl.ir import SSAValue
 from glow_dialects.core.errors import OpenSizes, Problem, internal
 from glow_dialects.core.location import node_location
 from glow_dialects.core.types import Array
-from glow_frontends.graph.emitter import Emitter
-from glow_frontends.graph.errors import FAILURES, NeedsValue, RuleError
-from glow_frontends.graph.values import BoundedValue
+from glow_frontends.graph import BoundedValue, Emitter, NeedsValue, RuleError
+from glow_frontends.graph.errors import FAILURES
 from glow_frontends.onnx import bounds
 from glow_frontends.onnx.functions import (
     check_attributes,

@@ -23,15 +23,8 @@ class OnnxListener:
     following: onnx.ModelProto | None
 
 
-def read_onnx_listener(folder: Path) -> OnnxListener | None:
-    """The ONNX models of a folder or of its `onnx` folder, as optimum names them.
-
-    None where there are none, or weights of Hugging Face's stand beside them, which run faster. GlowError for
-    what is missing or damaged.
-    """
-    place = next((p for p in (folder, folder / "onnx") if any(p.glob("encoder_model*.onnx"))), None)
-    if place is None or any(folder.glob("*.safetensors")):
-        return None
+def read_onnx_listener(place: Path) -> OnnxListener:
+    """The ONNX models of a folder, as optimum names them; GlowError for what is missing or damaged."""
     encoder = _model(_file(place, "encoder_model"))
     if merged := _file(place, _MERGED, needed=False):
         model = _model(merged)

@@ -8,38 +8,34 @@ from pathlib import Path
 
 import numpy as np
 import onnx
-from onnx import TensorProto, helper, numpy_helper
+from onnx import TensorProto, numpy_helper
 
-from glow_dialects.core.errors import GlowError, UnsupportedError
+from glow_dialects.core.element_types import by
+from glow_dialects.core.errors import GlowError
 from glow_dialects.core.mapped_files import file_bytes
-from glow_dialects.core.types import Array, element_type
+from glow_dialects.core.types import Array
 from glow_frontends.graph.values import MAX_ELEMENTS
 
-#: Element types stored several to a byte.
-PACKED = {
-    getattr(TensorProto, name): bits
-    for name, bits in (("INT4", 4), ("UINT4", 4), ("FLOAT4E2M1", 4), ("INT2", 2), ("UINT2", 2))
-    if hasattr(TensorProto, name)
-}
+#: Element types stored several to a byte: their bits.
+PACKED = {number: t.bits for number, t in by("onnx").items() if 1 < t.bits < 8}
 
 
 def numpy_type(element: int) -> np.dtype:
     """The NumPy dtype of an ONNX element type (`object` for strings)."""
     if element == TensorProto.STRING:
         return np.dtype(object)
-    try:
-        dtype = np.dtype(helper.tensor_dtype_to_np_dtype(element))
-        element_type(dtype)
-    except (KeyError, UnsupportedError, ValueError):
-        raise GlowError(f"unknown element type {element}") from None
-    return dtype
+    if element not in by("onnx"):
+        raise GlowError(f"unknown element type {element}")
+    return by("onnx")[element].dtype
 
 
 def onnx_type(dtype: np.dtype) -> int:
     """The ONNX element type of a NumPy dtype."""
     if dtype == object:
         return int(TensorProto.STRING)
-    return int(helper.np_dtype_to_tensor_dtype(dtype))
+    number = by("name")[dtype.name].onnx
+    assert number is not None
+    return number
 
 
 def to_array(tensor: TensorProto, folder: Path | None = None) -> Array:

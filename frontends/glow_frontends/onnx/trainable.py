@@ -16,9 +16,10 @@ from glow_dialects.core.name_patterns import selected
 from glow_dialects.core.symbols import Symbols
 from glow_dialects.core.types import Array
 from glow_dialects.ops.module import placeholders
+from glow_frontends.graph.module import NAME_ATTRIBUTE
 from glow_frontends.onnx.buffers import PARAMETER, classify
 from glow_frontends.onnx.hoist import with_weights_outside
-from glow_frontends.onnx.importer import NAME_ATTRIBUTE, import_model
+from glow_frontends.onnx.importer import import_model
 from glow_frontends.onnx.model import copied, load, runtime_inputs, subgraphs
 from glow_frontends.onnx.pytorch_export import ExportWarning, constants, restored, signature
 

@@ -9,8 +9,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from glow_dialects.core.extent import is_open
-from glow_frontends.graph.errors import NeedsValue
-from glow_frontends.graph.values import BoundedValue, Value, dtype_of_value, shape
+from glow_frontends.graph import BoundedValue, NeedsValue, Value, dtype_of_value, shape
 
 
 @dataclass

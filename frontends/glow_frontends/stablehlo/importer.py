@@ -14,14 +14,9 @@ from xdsl.utils.exceptions import VerifyException
 from glow_dialects.core.errors import GlowError, ImportProblems, ShapeError, UnsupportedError
 from glow_dialects.core.location import names as location_names
 from glow_dialects.core.location import node_location
-from glow_dialects.core.size_text import SYMBOLS, SymbolsAttr
-from glow_dialects.core.symbols import Symbols
 from glow_dialects.core.types import Array, Tensor, shape_of, tensor, typed
-from glow_dialects.ops.module import FuncOp as GlowFuncOp
-from glow_dialects.ops.module import GetOp, PlaceholderOp, SaveOp
-from glow_frontends.graph.emitter import Emitter
-from glow_frontends.graph.errors import RuleError
-from glow_frontends.graph.values import Value
+from glow_dialects.ops.module import SaveOp
+from glow_frontends.graph import Emitter, RuleError, Value
 from glow_frontends.stablehlo.node import Blocked, Node, Written, op_name
 from glow_frontends.stablehlo.rules import RULES
 from glow_frontends.stablehlo.text import parsed
@@ -49,10 +44,8 @@ class _Import:
     def __init__(self, source: str, constants: Sequence[Array]) -> None:
         self.source = source
         self.constants = constants
-        self.main = GlowFuncOp.of("main")
-        self.result = ModuleOp([self.main])
-        self.sizes = Symbols()
-        self.g = Emitter(self.result, self.main, {"main"})
+        self.g = Emitter(source=source)
+        self.sizes = self.g.symbols
         self.functions: dict[str, FuncOp] = {}
         self.values: dict[SSAValue, Value] = {}
         self.written: dict[SSAValue, Written] = {}
@@ -66,7 +59,6 @@ class _Import:
         main = self.functions.get("main")
         if main is None:
             raise GlowError(f"{self.source}: there is no function @main; the program begins there")
-        self.result.location = node_location(self.source)
         arguments = self._inputs(main)
         try:
             results = self.run(main.body.block, arguments)
@@ -75,11 +67,7 @@ class _Import:
         if self.problems:
             raise ImportProblems(self.source, list(self.problems))
         self._outputs(main, results)
-        if self.sizes.conditions.symbols:
-            self.sizes.conditions.check_open()
-        with self.g.provisional():
-            self.result.verify()
-        return self.result
+        return self.g.finished()
 
     # --- ports ---------------------------------------------------------------------------------
     def _inputs(self, main: FuncOp) -> list[Value]:
@@ -91,10 +79,7 @@ class _Import:
                 kind = self._input_type(argument.type, name, known)
             except (ShapeError, VerifyException, UnsupportedError) as error:
                 raise GlowError(f"{self.source}: input '{name}': {error}") from None
-            values.append(self.g.builder.insert(GetOp.of(self._port(name, kind, "input"))).result)
-        if self.sizes.conditions.symbols:
-            self.g.open_sizes = self.sizes.conditions
-            self.result.attributes[SYMBOLS] = SymbolsAttr(self.sizes.conditions)
+            values.append(self.g.read(self.g.port(self.g.unique(name), kind)))
         return values
 
     def _input_type(self, kind: Attribute, name: str, known: dict[str, Attribute]) -> Tensor:
@@ -117,19 +102,11 @@ class _Import:
         except ShapeError:
             return self.sizes.named(text)
 
-    def _port(self, name: str, kind: Tensor, role: str) -> PlaceholderOp:
-        symbol = self.g.unique(name)
-        port = PlaceholderOp.of(symbol, kind, role)
-        if symbol != name and role == "output":
-            port.attributes["onnx.name"] = StringAttr(symbol)
-        self.result.body.block.insert_op_before(port, self.main)
-        return port
-
     def _outputs(self, main: FuncOp, results: Sequence[Value]) -> None:
         for index, value in enumerate(results):
             name = _string(_entry(main.res_attrs, index), "jax.result_info") or f"result[{index}]"
             saved = self.g.value(value)
-            self.g.builder.insert(SaveOp.of(saved, self._port(name, typed(saved), "output")))
+            self.g.builder.insert(SaveOp.of(saved, self.g.port(self.g.unique(name), typed(saved), "output")))
 
     # --- operations ------------------------------------------------------------------------------
     def run(self, block: Block, arguments: Sequence[Value]) -> list[Value]:

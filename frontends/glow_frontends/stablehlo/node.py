@@ -21,9 +21,7 @@ from xdsl.ir import Attribute, Block, Operation, SSAValue
 
 from glow_dialects.core.attributes import array_of
 from glow_dialects.core.types import Array, Tensor, shape_of, typed
-from glow_frontends.graph.emitter import Emitter
-from glow_frontends.graph.errors import RuleError
-from glow_frontends.graph.values import Value
+from glow_frontends.graph import Emitter, RuleError, Value
 
 Rule: TypeAlias = Callable[["Emitter", "Node"], "Value | Sequence[Value]"]
 

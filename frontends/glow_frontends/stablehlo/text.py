@@ -10,13 +10,12 @@ from xdsl.dialects.builtin import Builtin, ModuleOp
 from xdsl.dialects.func import Func
 from xdsl.utils.exceptions import ParseError, VerifyException
 
+from glow_dialects.core.element_types import by
 from glow_dialects.core.errors import GlowError
-from glow_dialects.core.types import dtype_of, element_type
 from glow_dialects.parse import parse_module
 
 #: `dense<[0x7F800000, 1.0]> : tensor<2xf32>`: floats by their bits, which xDSL takes for whole numbers.
 _BITS = re.compile(r'dense<([^"<>]*0x[^"<>]*)>(\s*:\s*tensor<[\dx]*(b?f\d+)>)')
-_NAMES = {"f16": "float16", "bf16": "bfloat16", "f32": "float32", "f64": "float64"}
 
 
 def parsed(text: str, source: str) -> ModuleOp:
@@ -36,7 +35,7 @@ def parsed(text: str, source: str) -> ModuleOp:
 def _in_decimal(found: re.Match[str]) -> str:
     """Floats that are written by their bits, in decimal; one NaN alone as a string of bytes."""
     numbers, kind, name = found.groups()
-    dtype = dtype_of(element_type(_NAMES.get(name, name)))
+    dtype = by("short")[name].dtype
     size = dtype.itemsize
     if re.fullmatch(r"\s*0x[0-9A-Fa-f]+\s*", numbers):
         return f'dense<"0x{int(numbers, 16).to_bytes(size, "little").hex().upper()}">{kind}'

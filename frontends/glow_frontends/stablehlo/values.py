@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 from xdsl.ir import Attribute, SSAValue
 
-from glow_dialects.core.extent import are_equal, is_open
+from glow_dialects.core.extent import are_equal
 from glow_dialects.core.graph_op import GraphOp
 from glow_dialects.core.types import broadcast_shapes, tensor
 from glow_dialects.ops.cast import CastOp
 from glow_dialects.ops.expand import ExpandOp
-from glow_frontends.graph.emitter import Emitter
-from glow_frontends.graph.values import Value, dtype_of_value, is_uniform, shape, type_of
+from glow_frontends.graph import Emitter, Value, dtype_of_value, is_uniform, shape, type_of
+from glow_frontends.graph.movement import expanded
 
 
 def same(x: Sequence[int], y: Sequence[int]) -> bool:
@@ -34,11 +34,7 @@ def compact(value: Value) -> Value:
 
 def expand(g: Emitter, value: Value, to: Sequence[int]) -> Value:
     """A value repeated along axes of size 1, and along new axes in front; costs nothing by itself."""
-    if same(shape(value), to):
-        return value
-    if isinstance(value, np.ndarray) and not is_open(to):
-        return np.broadcast_to(value, tuple(to))
-    return g(ExpandOp, value, results=tensor(to, type_of(value).element_type))
+    return value if same(shape(value), to) else expanded(g, value, to)
 
 
 def pointwise(

@@ -9,18 +9,15 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from xdsl.dialects.builtin import ModuleOp, StringAttr
+from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
 
 from glow_dialects.core.errors import ImportProblems, Problem, internal
 from glow_dialects.core.location import node_location
-from glow_dialects.core.size_text import SYMBOLS, SymbolsAttr
 from glow_dialects.core.types import Array, tensor, typed
-from glow_dialects.ops.module import FuncOp, GetOp, PlaceholderOp, SaveOp
-from glow_frontends.graph.emitter import Emitter
-from glow_frontends.graph.errors import FAILURES, RuleError
-from glow_frontends.graph.sizes import objects
-from glow_frontends.graph.values import shape
+from glow_dialects.ops.module import PlaceholderOp, SaveOp
+from glow_frontends.graph import Emitter, RuleError, shape
+from glow_frontends.graph.errors import FAILURES
 from glow_frontends.torch.decompose import decomposed, decomposes, decompositions, is_leaf, name_of
 from glow_frontends.torch.node import Decomposed, Node
 from glow_frontends.torch.rules import find_rule
@@ -139,11 +136,7 @@ class _Import:
     problems: list[Problem] = field(default_factory=list[Problem])
 
     def __post_init__(self) -> None:
-        self.function = FuncOp.of("main")
-        self.module = ModuleOp([self.function])
-        self.module.location = node_location(self.source)
-        self.g = Emitter(self.module, self.function, {"main", *self.reserved})
-        self.g.open_sizes = self.sizes.symbols.conditions
+        self.g = Emitter(source=self.source, reserved=self.reserved, symbols=self.sizes.symbols)
         self.states: dict[str, PlaceholderOp] = {}
         #: The call whose decomposition is imported.
         self.around: Any = None
@@ -158,13 +151,7 @@ class _Import:
                 self.output(told, value)
         if self.problems:
             raise ImportProblems(self.source, self.problems)
-        conditions = self.sizes.symbols.conditions
-        if conditions.symbols:
-            self.module.attributes[SYMBOLS] = SymbolsAttr(conditions)
-            conditions.check_open()
-        with self.g.provisional():
-            self.module.verify()
-        return self.module
+        return self.g.finished()
 
     def input(self, node: Any, told: Input) -> Any:
         """The value of a placeholder."""
@@ -185,30 +172,25 @@ class _Import:
             self.problems.append(Problem(told.name, "input", 0, str(error)))
             return BLOCKED
         first = array_of(told.value).copy() if told.kind == "state" else None
-        placeholder = self._placeholder(told.name, kind, told.kind, first)
+        placeholder = self._port(told.name, kind, told.kind, first)
         if told.kind == "state":
             self.states[told.name] = placeholder
-        return self.g.builder.insert(GetOp.of(placeholder)).result
+        return self.g.read(placeholder)
 
-    def _placeholder(self, name: str, kind: Any, role: str, first: Array | None = None) -> PlaceholderOp:
-        symbol = name if name != "main" else self.g.unique(name)
-        op = PlaceholderOp.of(symbol, kind, role, first)
-        if symbol != name:
-            op.attributes["onnx.name"] = StringAttr(name)
-        self.module.body.block.insert_op_before(op, self.function)
-        return op
+    def _port(self, name: str, kind: Any, role: str, first: Array | None = None) -> PlaceholderOp:
+        return self.g.port(name, kind, role, first, name if name != "main" else self.g.unique(name))
 
     def output(self, told: Output, value: Any) -> None:
         """Make a value an output of the module, or the next value of a state."""
         if not isinstance(value, np.ndarray | SSAValue):
-            value = self.g.sizes(objects([value]).reshape(()), np.dtype(np.int64))
+            value = self.g.size(value, np.dtype(np.int64))
         result = self.g.value(value)
         if told.state:
             target = self.states[told.name]
         else:
-            taken = {p.sym_name.data for p in self.module.ops if isinstance(p, PlaceholderOp)}
+            taken = {p.sym_name.data for p in self.g.module.ops if isinstance(p, PlaceholderOp)}
             name = self.g.unique(f"{told.name}_out") if told.name in taken else told.name
-            target = self._placeholder(name, typed(result), "output")
+            target = self._port(name, typed(result), "output")
         self.g.builder.insert(SaveOp.of(result, target))
 
     # --- graphs ------------------------------------------------------------------------------

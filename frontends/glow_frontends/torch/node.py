@@ -10,10 +10,7 @@ from typing import Any
 import numpy as np
 
 from glow_dialects.core.extent import Extent
-from glow_frontends.graph.cast import cast_to
-from glow_frontends.graph.emitter import Emitter
-from glow_frontends.graph.errors import RuleError
-from glow_frontends.graph.values import Value
+from glow_frontends.graph import Emitter, RuleError, Value, cast_to
 from glow_frontends.torch.tensors import numpy_dtype
 
 

@@ -15,9 +15,7 @@ from glow_dialects.core.graph_op import GraphOp
 from glow_dialects.core.symbols import Symbols
 from glow_dialects.ops.arithmetic import AddOp, DivOp, MaxOp, MinOp, MulOp, PowOp
 from glow_dialects.ops.unary_math import SqrtOp
-from glow_frontends.graph.emitter import Emitter
-from glow_frontends.graph.errors import RuleError
-from glow_frontends.graph.values import Value
+from glow_frontends.graph import Emitter, RuleError, Value
 
 REAL = np.dtype(np.float64)
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 from xdsl.ir import SSAValue
 
-from glow_dialects.core.types import dtype_of, is_standard
+from glow_dialects.core.element_types import is_standard
+from glow_dialects.core.types import dtype_of
 from glow_dialects.ops.cast import CastOp
 from glow_passes.graph.driver import Pattern, Rewriter, producer
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from glow_backends.program_data import dtype_named
+from glow_dialects.core.element_types import by, dtype_named, named
 from glow_dialects.core.errors import (
     ClosedError,
     CompileError,
@@ -31,18 +31,8 @@ if TYPE_CHECKING:
     from glow_runtime.host.network import Network
     from glow_runtime.program_source import Signature
 
-#: The protocol's names of element types.
-DATATYPES = {
-    "BOOL": "bool",
-    **{f"UINT{bits}": f"uint{bits}" for bits in (8, 16, 32, 64)},
-    **{f"INT{bits}": f"int{bits}" for bits in (8, 16, 32, 64)},
-    "FP16": "float16",
-    "FP32": "float32",
-    "FP64": "float64",
-    "BF16": "bfloat16",
-    "BYTES": "object",
-}
-_NAMES = {dtype: name for name, dtype in DATATYPES.items()}
+#: Element types by the protocol's names.
+DATATYPES = {**{name: t.name for name, t in by("server").items()}, "BYTES": "object"}
 #: The header of a request or answer with tensors as bytes: how long its JSON is.
 HEADER = "inference-header-content-length"
 #: Inputs of a request, and dimensions of one.
@@ -76,7 +66,10 @@ class InferRequest:
 @cache
 def datatype(dtype: np.dtype[Any]) -> str:
     """The protocol's name of an element type."""
-    return _NAMES.get(dtype.name, "BYTES" if dtype.kind in "OSU" else dtype.name.upper())
+    if dtype.kind in "OSU":
+        return "BYTES"
+    known = named(dtype)
+    return known.server if known is not None and known.server else dtype.name.upper()
 
 
 def dtype_of_name(name: object) -> np.dtype[Any]:

@@ -281,7 +281,7 @@ class KernelBuilder:
     ) -> ir.Value:
         """Load one element, or `lanes` adjacent ones as a vector; `align` in bytes, 0 = element size."""
         access = kind if lanes == 1 else vector(kind, lanes)
-        return self.b.load(self.gep(pointer, offset, kind), typ=access, align=align or _size(kind))
+        return self.b.load(self.gep(pointer, offset, kind), typ=access, align=align or element_bytes(kind))
 
     def store(
         self,
@@ -292,16 +292,16 @@ class KernelBuilder:
         align: int = 0,
     ) -> None:
         """Store an element or vector at pointer + offset elements of `kind`."""
-        self.b.store(value, self.gep(pointer, offset, kind), align=align or _size(kind))
+        self.b.store(value, self.gep(pointer, offset, kind), align=align or element_bytes(kind))
 
     def gather(self, pointer: ir.Value, places: ir.Value, kind: ir.Type = F32) -> ir.Value:
         """The elements at a vector of places (i32), which must all exist."""
         lanes = places.type.count
         where = self.b.gep(pointer, [places], source_etype=kind)
         result = vector(kind, lanes)
-        name = f"llvm.masked.gather.{_suffix(result)}.v{lanes}p0"
+        name = f"llvm.masked.gather.{mangle(result)}.v{lanes}p0"
         all_lanes = repeated(ir.Constant(I1, 1), lanes)
-        arguments = [where, ir.Constant(I32, _size(kind)), all_lanes, undefined(result)]
+        arguments = [where, ir.Constant(I32, element_bytes(kind)), all_lanes, undefined(result)]
         return self.named_intrinsic(name, arguments, [], result)
 
     def prefetch(self, pointer: ir.Value) -> None:
@@ -328,7 +328,7 @@ class KernelBuilder:
         first = arguments[0].type
         callee = self._intrinsics.get((name, str(first)))
         if callee is None:
-            full = f"llvm.{name}.{_suffix(first)}"
+            full = f"llvm.{name}.{mangle(first)}"
             kind = ir.FunctionType(result or first, [a.type for a in arguments])
             callee = self.module.globals.get(full) or ir.Function(self.module, kind, full)
             self._intrinsics[name, str(first)] = callee
@@ -449,7 +449,8 @@ class KernelBuilder:
 _FLOAT_BYTES = {"float": 4, "double": 8, "half": 2, "bfloat": 2}
 
 
-def _size(kind: ir.Type) -> int:
+def element_bytes(kind: ir.Type) -> int:
+    """Size of an element in bytes."""
     if kind is F32:  # most of them
         return 4
     if isinstance(kind, ir.IntType):
@@ -457,9 +458,10 @@ def _size(kind: ir.Type) -> int:
     return _FLOAT_BYTES.get(str(kind), 8)
 
 
-def _suffix(kind: ir.Type) -> str:
+def mangle(kind: ir.Type) -> str:
+    """The suffix by which LLVM names the overload of an intrinsic for `kind`."""
     if isinstance(kind, ir.VectorType):
-        return f"v{kind.count}{_suffix(kind.element)}"
+        return f"v{kind.count}{mangle(kind.element)}"
     if isinstance(kind, ir.IntType):
         return f"i{kind.width}"
-    return {"float": "f32", "double": "f64", "half": "f16", "bfloat": "bf16"}[str(kind)]
+    return {"float": "f32", "double": "f64", "half": "f16", "bfloat": "bf16", "ptr": "p0"}[str(kind)]

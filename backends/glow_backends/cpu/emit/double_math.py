@@ -31,7 +31,7 @@ def _hypot(x: Vec, y: Vec) -> Vec:
 
 
 def _cbrt(x: Vec) -> Vec:
-    """A step of Newton's makes the roots of cubes whole, which C's are not; there is none at 0 and infinity."""
+    """A step of Newton's, which there is not at 0 and infinity, makes roots of cubes whole; C's are not."""
     size = x.abs()
     y = vecmath.exp(vecmath.log(size) * (1 / 3))
     step = y - (y - size / (y * y)) * (1 / 3)

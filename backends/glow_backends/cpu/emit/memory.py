@@ -7,15 +7,20 @@ from collections.abc import Sequence
 import numpy as np
 from llvmlite import ir
 
-from glow_backends.cpu.emit.builder import F32, I1, I32, I64, PTR, KernelBuilder, shuffle_mask
+from glow_backends.cpu.emit.builder import (
+    F32,
+    I1,
+    I32,
+    I64,
+    PTR,
+    KernelBuilder,
+    element_bytes,
+    mangle,
+    shuffle_mask,
+)
 from glow_dialects.core.extent import Extent
 
 Index = int | ir.Value
-
-
-def element_bytes(kind: ir.Type) -> int:
-    """Size of a float type in bytes."""
-    return {"float": 4, "double": 8, "i8": 1, "i32": 4}[str(kind)]
 
 
 def ceil_div(x: int, y: int) -> int:
@@ -108,11 +113,10 @@ def load_first(
     if isinstance(live, int) and live == lanes:
         return k.load(pointer, offset, kind, lanes)
     vector = ir.VectorType(kind, lanes)
-    suffix = {"float": "f32", "double": "f64"}.get(str(kind), str(kind))
     mask = first_lanes(k, lanes, live)
     callee = _masked_intrinsic(
         k,
-        f"llvm.masked.load.v{lanes}{suffix}.p0",
+        f"llvm.masked.load.v{lanes}{mangle(kind)}.p0",
         ir.FunctionType(vector, [PTR, I32, mask.type, vector]),
     )
     align = ir.Constant(I32, element_bytes(kind))
@@ -133,11 +137,10 @@ def store_first(
     if isinstance(live, int) and live == lanes:
         k.store(value, pointer, offset, kind)
         return
-    suffix = {"float": "f32", "double": "f64"}.get(str(kind), str(kind))
     mask = first_lanes(k, lanes, live)
     callee = _masked_intrinsic(
         k,
-        f"llvm.masked.store.v{lanes}{suffix}.p0",
+        f"llvm.masked.store.v{lanes}{mangle(kind)}.p0",
         ir.FunctionType(ir.VoidType(), [value.type, PTR, I32, mask.type]),
     )
     align = ir.Constant(I32, element_bytes(kind))

@@ -8,9 +8,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import ml_dtypes
+import numpy as np
 from llvmlite import ir
 
 from glow_backends.cpu.emit.builder import F32, I8, I32, KernelBuilder, repeated
+from glow_dialects.core.element_types import ElementType, by
 
 
 @dataclass(frozen=True)
@@ -35,14 +38,23 @@ class Format:
         return (1 + fraction / (1 << self.mantissa)) * 2.0 ** ((self.largest >> self.mantissa) - self.bias)
 
 
-FORMATS = {
-    "f8_e4m3fn": Format(4, 3, 7, 0x7E, nan=0x7F),
-    "f8_e4m3fnuz": Format(4, 3, 8, 0x7F, nan=0x80),
-    "f8_e5m2": Format(5, 2, 15, 0x7B, 0x7C, 0x7E),
-    "f8_e5m2fnuz": Format(5, 2, 16, 0x7F, nan=0x80),
-    "f4_e2m1fn": Format(2, 1, 1, 0x7),
-    "f8_e8m0fnu": Format(8, 0, 127, 0xFE, nan=0xFF),
-}
+def _format(kind: ElementType) -> Format:
+    """As ml_dtypes has it."""
+    facts = ml_dtypes.finfo(kind.dtype)
+
+    def code(number: float) -> int | None:
+        """None where the type has no such number, and has another in its place."""
+        made = np.array(number, np.float32).astype(kind.dtype)
+        same = np.array_equal(made.astype(np.float32), np.float32(number), equal_nan=True)
+        return int(made.view(np.uint8)) if same else None
+
+    largest = code(float(facts.max))
+    assert largest is not None
+    bias = (largest >> facts.nmant) - int(np.floor(np.log2(float(facts.max))))
+    return Format(facts.nexp, facts.nmant, bias, largest, code(np.inf), code(np.nan))
+
+
+FORMATS = {name: _format(t) for name, t in by("short").items() if t.kind == "f" and t.bits <= 8}
 _POWER = FORMATS["f8_e8m0fnu"]
 _MAGNITUDE = 0x7FFFFFFF
 _INFINITY = 0x7F800000

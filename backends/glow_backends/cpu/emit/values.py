@@ -18,30 +18,28 @@ from glow_backends.cpu.emit.builder import (
     I64,
     PTR,
     KernelBuilder,
+    mangle,
     repeated,
     shuffle_mask,
 )
 from glow_backends.cpu.emit.line_builder import vector
+from glow_dialects.core.element_types import by
 from glow_dialects.core.extent import Extent
 
 F16 = ir.HalfType()
 I16 = ir.IntType(16)
 
 _STORAGE: dict[str, ir.Type] = {
-    "f32": F32, "f64": F64, "f16": F16, "bf16": I16, "i1": I8,
-    "i8": I8, "i16": I16, "i32": I32, "i64": I64, "u8": I8, "u16": I16, "u32": I32, "u64": I64,
-    "i2": I8, "u2": I8, "i4": I8, "u4": I8, **dict.fromkeys(tiny_floats.FORMATS, I8),
-}  # fmt: skip
-_BYTES = {
-    "f32": 4, "f64": 8, "f16": 2, "bf16": 2, "i1": 1,
-    "i8": 1, "i16": 2, "i32": 4, "i64": 8, "u8": 1, "u16": 2, "u32": 4, "u64": 8,
-    "i2": 1, "u2": 1, "i4": 1, "u4": 1, **dict.fromkeys(tiny_floats.FORMATS, 1),
-}  # fmt: skip
-NIBBLES = {"i2": 2, "u2": 2, "i4": 4, "u4": 4}
+    name: {"f32": F32, "f64": F64, "f16": F16}.get(name, ir.IntType(8 * t.dtype.itemsize))
+    for name, t in by("short").items()
+    if t.kind != "c"
+}
+_BYTES = {name: by("short")[name].dtype.itemsize for name in _STORAGE}
+NIBBLES = {name: t.bits for name, t in by("short").items() if t.kind in "iu" and t.bits < 8}
 """Integers of fewer bits than the byte that each one occupies: the low bits count."""
-NARROW = ("f16", "bf16", *tiny_floats.FORMATS)
+FLOATS = tuple(name for name, t in by("short").items() if t.kind == "f")
+NARROW = tuple(name for name in FLOATS if name not in ("f32", "f64"))
 """Floats that are computed with in f32."""
-FLOATS = (*NARROW, "f32", "f64")
 
 
 def storage(dtype: str) -> ir.Type:
@@ -146,15 +144,6 @@ def stack(k: KernelBuilder, kind: ir.Type, count: int = 1) -> ir.Value:
     slot.align = 64
     slot.type = PTR
     return slot
-
-
-def mangle(kind: ir.Type) -> str:
-    """The suffix by which LLVM names the overload of an intrinsic for `kind`."""
-    if isinstance(kind, ir.VectorType):
-        return f"v{kind.count}{mangle(kind.element)}"
-    if isinstance(kind, ir.IntType):
-        return f"i{kind.width}"
-    return {"float": "f32", "double": "f64", "half": "f16", "ptr": "p0"}[str(kind)]
 
 
 def round_to_odd(k: KernelBuilder, x: ir.Value) -> ir.Value:

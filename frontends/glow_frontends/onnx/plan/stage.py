@@ -17,8 +17,7 @@ from xdsl.ir import SSAValue
 from glow_dialects.core.errors import ImportProblems
 from glow_dialects.core.types import Array, tensor
 from glow_dialects.ops.module import GetOp, PlaceholderOp
-from glow_frontends.graph.errors import NeedsHost, NeedsValue
-from glow_frontends.graph.values import BoundedValue
+from glow_frontends.graph import BoundedValue, NeedsHost, NeedsValue
 from glow_frontends.onnx.importer import Import, Source, not_tensor
 from glow_frontends.onnx.model import uses
 from glow_frontends.onnx.plan.forms import NONE, Form, KnownForm, SequenceForm, TensorForm
@@ -177,8 +176,7 @@ class _Building:
         symbol = self.importing.emitter.unique(name if index is None else f"{name}.{index}")
         self.stage.inputs[symbol] = name, index
         kind = tensor(form.shape, form.dtype)
-        placeholder = self.importing.placeholder(symbol, symbol, kind, "input")
-        return self.importing.emitter.builder.insert(GetOp.of(placeholder)).result
+        return self.importing.emitter.read(self.importing.emitter.port(symbol, kind))
 
     # --- nodes -------------------------------------------------------------------------------
     def walk(self, nodes: Mapping[int, NodeProto]) -> None:
@@ -227,7 +225,7 @@ class _Building:
         if stage.whole and ports is not None:
             self.importing.outputs(ports.outputs, ports.inputs)
             stage.results = {name: name for name in ports.outputs}
-            stage.module = self.importing.module
+            stage.module = self.importing.emitter.module
             return
         left = set(stage.left)
         results = {o for i, n in nodes.items() if i not in left for o in n.output if o}
@@ -239,7 +237,7 @@ class _Building:
                 stage.results[name] = self._save(name, value)  # pyright: ignore[reportArgumentType]
         if self.saved:
             self._drop_unread()
-            stage.module = self.importing.module
+            stage.module = self.importing.emitter.module
 
     def _plain(self, outputs: Sequence[str]) -> bool:
         values = self.importing.scope.values
@@ -262,7 +260,7 @@ class _Building:
 
     def _drop_unread(self) -> None:
         """Take inputs away that nothing in the module reads."""
-        module, body = self.importing.module.body.block, self.importing.function.body.block
+        module, body = self.importing.emitter.module.body.block, self.importing.emitter.function.body.block
         reads = {o.symbol.root_reference.data: o for o in body.ops if isinstance(o, GetOp)}
         for port in [o for o in module.ops if isinstance(o, PlaceholderOp) and o.kind.data == "input"]:
             read = reads.get(port.sym_name.data)

@@ -11,9 +11,8 @@ from glow_dialects.ops.arg_reduce import ArgMaxOp
 from glow_dialects.ops.arithmetic import MulOp
 from glow_dialects.ops.compare import CmpEqOp
 from glow_dialects.ops.select import SelectOp
+from glow_frontends.graph import Emitter, Value, dtype_of_value, rank, shape, uniform
 from glow_frontends.graph.axes import axis_of, flat_axis
-from glow_frontends.graph.emitter import Emitter
-from glow_frontends.graph.values import Value, dtype_of_value, rank, shape, uniform
 from glow_frontends.onnx.node import Node
 from glow_frontends.onnx.rules.rule import Versions
 

@@ -9,10 +9,9 @@ import numpy as np
 
 from glow_dialects.ops.non_max_suppression import NonMaxSuppressionOp
 from glow_dialects.ops.non_zero import NonZeroOp
+from glow_frontends.graph import BoundedValue, Emitter, Value, dtype_of_value, rank, shape
 from glow_frontends.graph.axes import axis_of, ranked
-from glow_frontends.graph.emitter import Emitter
-from glow_frontends.graph.shape import cut, take
-from glow_frontends.graph.values import BoundedValue, Value, dtype_of_value, rank, shape
+from glow_frontends.graph.movement import cut, take
 from glow_frontends.onnx.node import Node, known_inputs
 from glow_frontends.onnx.rules.rule import Versions
 

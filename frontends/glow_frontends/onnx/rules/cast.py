@@ -8,9 +8,8 @@ from onnx import TensorProto
 from glow_dialects.ops.arithmetic import MaxOp, MulOp
 from glow_dialects.ops.compare import CmpGtOp, CmpLtOp
 from glow_dialects.ops.select import SelectOp
-from glow_frontends.graph.cast import E8M0, bits_as, cast_to
-from glow_frontends.graph.emitter import Emitter
-from glow_frontends.graph.values import Value, dtype_of_value
+from glow_frontends.graph import Emitter, Value, cast_to, dtype_of_value
+from glow_frontends.graph.cast import E8M0, bits_as
 from glow_frontends.onnx.node import Node
 from glow_frontends.onnx.rules.rule import Versions
 from glow_frontends.onnx.tensors import numpy_type

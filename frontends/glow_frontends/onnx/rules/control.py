@@ -15,13 +15,10 @@ from glow_dialects.ops.control import IfOp, yielded
 from glow_dialects.ops.flip import FlipOp
 from glow_dialects.ops.gather import GatherOp
 from glow_dialects.ops.select import SelectOp
-from glow_frontends.graph import counts, loops
+from glow_frontends.graph import Emitter, NeedsHost, NeedsValue, RuleError, counts, loops
 from glow_frontends.graph.axes import axis_of
-from glow_frontends.graph.emitter import Emitter
-from glow_frontends.graph.errors import NeedsHost, NeedsValue, RuleError
 from glow_frontends.graph.loops import FEW_NODES, MAX_NODES
-from glow_frontends.graph.shape import cut, join
-from glow_frontends.graph.sizes import objects
+from glow_frontends.graph.movement import element, join
 from glow_frontends.graph.values import BoundedValue, Value, dtype_of_value, rank, shape
 from glow_frontends.onnx.model import label, uses
 from glow_frontends.onnx.node import Node
@@ -51,8 +48,8 @@ def _both(g: Emitter, n: Node, condition: SSAValue) -> list[AnyValue]:
     """A selection between two short branches' results, else a branch at run time; in the bodies of loops and
     branches the other way round, but for loops of as many turns as a size that only the run tells."""
     graphs = [n.graph(name) for name in ("then_branch", "else_branch")]
-    stay = stays(g, n) and not g.counting
-    ways = [_selected, _branch][:: -1 if g.bodies else 1] if stay else [_selected]
+    stay = stays(g, n) and not g.scope.counting
+    ways = [_selected, _branch][:: -1 if g.scope.inner else 1] if stay else [_selected]
     for way in ways[:-1]:
         try:
             return way(g, n, condition, *graphs)
@@ -63,7 +60,7 @@ def _both(g: Emitter, n: Node, condition: SSAValue) -> list[AnyValue]:
 
 def stays(g: Emitter, n: Node) -> bool:
     """Whether control flow may stay: not in a branch that is computed whether or not it is taken."""
-    return n.scope.control and not g.guessing
+    return n.scope.control and not g.scope.guessing
 
 
 def _selected(g: Emitter, n: Node, condition: SSAValue, *graphs: GraphProto) -> list[AnyValue]:
@@ -72,14 +69,12 @@ def _selected(g: Emitter, n: Node, condition: SSAValue, *graphs: GraphProto) -> 
         raise NeedsValue(condition, "which of two long branches runs")
     problems = n.scope.problems
     before = len(problems)
-    g.guessing += 1
     try:
-        sides = [n.scope.subgraph(graph) for graph in graphs]
+        with g.within(guessing=True):
+            sides = [n.scope.subgraph(graph) for graph in graphs]
     except RuleError:
         del problems[before:]  # of a branch that may never run
         raise NeedsValue(condition, "which branch runs") from None
-    finally:
-        g.guessing -= 1
     chosen = g.reshape(condition, ())
     out: list[AnyValue] = []
     for yes, no in zip(*sides, strict=True):
@@ -186,7 +181,7 @@ def _turns(g: Emitter, n: Node, body: GraphProto) -> list[AnyValue]:
     stacks = results[len(kept) :]
     ordinary = len(stacks) - len(grown)
     for k, rows in zip(grown, map(_tensor, stacks[ordinary:]), strict=True):
-        state[k] = StackedValue(rows, partial(at, g, rows, 0))
+        state[k] = StackedValue(rows, partial(element, g, rows, 0))
     return [*(state[k] for k in range(len(first))), *stacks[:ordinary]]
 
 
@@ -332,7 +327,7 @@ def _scan(
     _check_length(n, length, body, [*state, *sources], most_nodes)
     collected: list[list[Value]] = [[] for _ in range(len(body.output) - len(state))]
     for step in range(length):
-        items = [at(g, s, 0, step) for s in sources]
+        items = [element(g, s, 0, step) for s in sources]
         outputs = n.scope.subgraph(body, [*state, *items])
         state = outputs[: len(state)]
         for parts, value in zip(collected, outputs[len(state) :], strict=True):
@@ -352,24 +347,16 @@ def _scanned(g: Emitter, n: Node, first: Sequence[Value], sources: Sequence[Valu
         results = _tensors(n.scope.subgraph(body, [*now, *items]))
         return np.array(True), results[: len(state)], results[len(state) :]
 
-    length = g.sizes(objects([shape(sources[0])[0]]).reshape(()), np.dtype(np.int64))
+    length = g.size(shape(sources[0])[0], np.dtype(np.int64))
     results = loops.Loop(g, n, length, np.array(True), state, turn).run()
     return [*results[: len(state)], *_scan_results(g, n, [_tensor(v) for v in results[len(state) :]])]
-
-
-def at(g: Emitter, x: Value, axis: int, index: int) -> Value:
-    """One element along an axis, the axis removed."""
-    begin, end = [0] * rank(x), list(shape(x))
-    begin[axis], end[axis] = index, index + 1
-    dims = (*shape(x)[:axis], *shape(x)[axis + 1 :])
-    return g.reshape(cut(g, x, begin, end), dims)
 
 
 def _batched_scan(g: Emitter, n: Node) -> list[AnyValue]:
     if n.get(0) is not None:
         raise RuleError("sequence lengths of Scan before opset 9")
     inputs = n.tensors(1)
-    samples = [[at(g, x, 0, row) for x in inputs] for row in range(shape(inputs[0])[0])]
+    samples = [[element(g, x, 0, row) for x in inputs] for row in range(shape(inputs[0])[0])]
     rows = [_scan(g, n, *_scan_parts(g, n, sample), MAX_NODES) for sample in samples]
     return [_stack(g, [_tensor(v) for v in column], None, 0) for column in zip(*rows, strict=True)]
 

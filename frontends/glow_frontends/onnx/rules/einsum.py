@@ -9,11 +9,9 @@ import numpy as np
 from glow_dialects.ops.arithmetic import MulOp
 from glow_dialects.ops.reduce import ReduceSumOp
 from glow_dialects.ops.select import SelectOp
+from glow_frontends.graph import Emitter, RuleError, Value, rank, shape
 from glow_frontends.graph.arithmetic import product
-from glow_frontends.graph.emitter import Emitter
-from glow_frontends.graph.errors import RuleError
-from glow_frontends.graph.shape import broadcast
-from glow_frontends.graph.values import Value, rank, shape
+from glow_frontends.graph.movement import broadcast
 from glow_frontends.onnx.node import REQUIRED, Node
 from glow_frontends.onnx.rules.rule import Versions
 

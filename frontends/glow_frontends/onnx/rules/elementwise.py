@@ -14,12 +14,9 @@ from glow_dialects.ops.compare import CmpEqOp, CmpGtOp, CmpLtOp
 from glow_dialects.ops.elementwise import BinaryOp
 from glow_dialects.ops.logic import AndOp, IsInfOp, ShiftLeftOp, ShiftRightOp
 from glow_dialects.ops.select import SelectOp
+from glow_frontends.graph import Emitter, RuleError, Value, cast_to, dtype_of_value, rank, shape
 from glow_frontends.graph.arithmetic import clamp
-from glow_frontends.graph.cast import cast_to
-from glow_frontends.graph.emitter import Emitter
-from glow_frontends.graph.errors import RuleError
-from glow_frontends.graph.shape import broadcast
-from glow_frontends.graph.values import Value, dtype_of_value, rank, shape
+from glow_frontends.graph.movement import broadcast
 from glow_frontends.onnx.node import Node, known_inputs
 from glow_frontends.onnx.rules.indexing import divisors
 from glow_frontends.onnx.rules.rule import Rule, Versions

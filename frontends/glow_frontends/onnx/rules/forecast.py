@@ -11,10 +11,7 @@ from xdsl.ir import SSAValue
 
 from glow_dialects.core.types import Array
 from glow_dialects.ops.arithmetic import AddOp, MulOp
-from glow_frontends.graph.cast import cast_to
-from glow_frontends.graph.emitter import Emitter
-from glow_frontends.graph.errors import RuleError
-from glow_frontends.graph.values import Value
+from glow_frontends.graph import Emitter, RuleError, Value, cast_to
 from glow_frontends.onnx.model import uses
 from glow_frontends.onnx.node import Node
 from glow_frontends.onnx.values import AnyValue

@@ -20,13 +20,12 @@ from glow_dialects.ops.reduce import ReduceMaxOp
 from glow_dialects.ops.scatter_elements import ScatterElementsOp
 from glow_dialects.ops.scatter_nd import ScatterNdOp
 from glow_dialects.ops.select import SelectOp
+from glow_frontends.graph import Emitter, RuleError, Value, cast_to, dtype_of_value, rank, shape, type_of
 from glow_frontends.graph.axes import axis_of, ranked
-from glow_frontends.graph.cast import cast_to
-from glow_frontends.graph.emitter import MAX_FOLDED, Emitter, check_size
-from glow_frontends.graph.errors import RuleError
-from glow_frontends.graph.shape import cut, take
+from glow_frontends.graph.emitter import MAX_FOLDED
+from glow_frontends.graph.module import check_size
+from glow_frontends.graph.movement import cut, known_indices, take
 from glow_frontends.graph.sizes import objects, objects_of
-from glow_frontends.graph.values import Value, dtype_of_value, rank, shape, type_of
 from glow_frontends.onnx.model import label
 from glow_frontends.onnx.node import Node
 from glow_frontends.onnx.rules.rule import Versions
@@ -64,13 +63,9 @@ def indices_of(g: Emitter, n: Node, indices: Value, limits: Sequence[int]) -> tu
     if not is_open(limits):
         most = most.astype(dtype_of_value(indices))
     if isinstance(indices, np.ndarray):
-        bad = indices[(indices < -most) | (indices >= most)]
-        if bad.size:
-            size = " x ".join(map(str, limits))
-            raise RuleError(f"index {bad.flat[0]} is out of range for {size} elements")
-        moved = np.where(indices < 0, indices + most, indices)
+        moved = known_indices(indices, most)
         return g.sizes(moved, indices.dtype) if is_open(limits) else moved, None
-    if g.guessing:
+    if g.scope.guessing:
         last, first = (g.sizes(objects_of(m), dtype_of_value(indices)) for m in (most - 1, -most))
         return g(MaxOp, g(MinOp, indices, last), first), None
     return indices, None if n.padded else node_label(g, n)
@@ -83,12 +78,12 @@ def in_range(g: Emitter, n: Node, x: Value, low: int, high: int, what: str) -> V
         if x.size and (x.min() < low or x.max() > high):
             raise RuleError(text)
         return x
-    if g.guessing or n.padded:
+    if g.scope.guessing or n.padded:
         return g(MaxOp, g(MinOp, x, g.like(high, x)), g.like(low, x))
     place = g(SubOp, cast_to(g, x, INT64), np.array(low, np.int64))
     span, kind = high - low + 1, dtype_of_value(x)
     if is_open((span,)):
-        beyond = g.sizes(objects([span]).reshape(()), INT64)
+        beyond = g.size(span, INT64)
         values = g(AddOp, g(IotaOp, results=tensor((span,), kind)), np.array(low, kind))
     else:
         beyond, values = g.like(span, place), np.arange(low, high + 1, dtype=kind)
@@ -99,7 +94,7 @@ def in_range(g: Emitter, n: Node, x: Value, low: int, high: int, what: str) -> V
 def divisors(g: Emitter, n: Node, x: Value) -> Value:
     """What integers are divided by: an error where one is 0, now or when the program runs."""
     text = "a divisor is 0"
-    if dtype_of_value(x).kind not in "iu" or 0 in shape(x) or g.guessing or n.padded:
+    if dtype_of_value(x).kind not in "iu" or 0 in shape(x) or g.scope.guessing or n.padded:
         return x
     if isinstance(x, np.ndarray):
         if not x.all():

@@ -6,10 +6,8 @@ import numpy as np
 
 from glow_dialects.ops.activation import SoftplusOp, TanhOp
 from glow_dialects.ops.arithmetic import AddOp, MulOp
-from glow_frontends.graph.emitter import Emitter
-from glow_frontends.graph.errors import RuleError
-from glow_frontends.graph.shape import cut
-from glow_frontends.graph.values import Value, dtype_of_value, rank, shape
+from glow_frontends.graph import Emitter, RuleError, Value, dtype_of_value, rank, shape
+from glow_frontends.graph.movement import cut
 from glow_frontends.onnx.node import Node
 from glow_frontends.onnx.rules.rule import Versions
 

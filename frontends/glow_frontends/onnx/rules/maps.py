@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 
 from glow_dialects.core.types import Array
-from glow_frontends.graph.emitter import Emitter
-from glow_frontends.graph.errors import NeedsHost, RuleError
+from glow_frontends.graph import Emitter, NeedsHost, RuleError
 from glow_frontends.onnx.node import Node
 from glow_frontends.onnx.rules.rule import Versions, option
 from glow_frontends.onnx.rules.selection import inputs_of

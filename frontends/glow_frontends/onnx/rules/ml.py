@@ -18,12 +18,9 @@ from glow_dialects.ops.reduce import ReduceMaxOp, ReduceSumOp
 from glow_dialects.ops.select import SelectOp
 from glow_dialects.ops.softmax import SoftmaxOp
 from glow_dialects.ops.unary_math import AbsOp, SqrtOp
+from glow_frontends.graph import Emitter, RuleError, Value, cast_to, dtype_of_value, rank, shape
 from glow_frontends.graph.arithmetic import product
-from glow_frontends.graph.cast import cast_to
-from glow_frontends.graph.emitter import Emitter
-from glow_frontends.graph.errors import RuleError
-from glow_frontends.graph.shape import join, take
-from glow_frontends.graph.values import Value, dtype_of_value, rank, shape
+from glow_frontends.graph.movement import join, take
 from glow_frontends.onnx.node import Node
 from glow_frontends.onnx.rules.rule import Versions, tables_of
 from glow_frontends.onnx.rules.selection import inputs_of

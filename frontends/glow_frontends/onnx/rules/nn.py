@@ -19,13 +19,10 @@ from glow_dialects.ops.lrn import LrnOp
 from glow_dialects.ops.reduce import ReduceMeanOp
 from glow_dialects.ops.softmax import LogSoftmaxOp, SoftmaxOp
 from glow_dialects.ops.unary_math import SqrtOp
+from glow_frontends.graph import Emitter, RuleError, Value, cast_to, dtype_of_value, rank, shape
 from glow_frontends.graph.arithmetic import product
 from glow_frontends.graph.axes import axis_of, flat_axis
-from glow_frontends.graph.cast import cast_to
-from glow_frontends.graph.emitter import Emitter
-from glow_frontends.graph.errors import RuleError
-from glow_frontends.graph.shape import broadcast
-from glow_frontends.graph.values import Value, dtype_of_value, rank, shape
+from glow_frontends.graph.movement import broadcast
 from glow_frontends.onnx.node import Node, Result
 from glow_frontends.onnx.rules.rule import Rule, Versions, per_axis
 from glow_frontends.onnx.rules.windows import window_of

@@ -15,12 +15,9 @@ from glow_dialects.ops.lp_normalize import LpNormalizeOp
 from glow_dialects.ops.mean_var_normalize import MeanVarNormalizeOp
 from glow_dialects.ops.reduce import ReduceMeanOp
 from glow_dialects.ops.unary_math import RsqrtOp
+from glow_frontends.graph import Emitter, RuleError, Value, cast_to, dtype_of_value, rank, shape
 from glow_frontends.graph.axes import axes_of, axis_of
-from glow_frontends.graph.cast import cast_to
-from glow_frontends.graph.emitter import Emitter
-from glow_frontends.graph.errors import RuleError
-from glow_frontends.graph.shape import broadcast
-from glow_frontends.graph.values import Value, dtype_of_value, rank, shape
+from glow_frontends.graph.movement import broadcast
 from glow_frontends.onnx.node import REQUIRED, Node, Result
 from glow_frontends.onnx.rules.rule import Versions
 

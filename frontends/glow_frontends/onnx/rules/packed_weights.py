@@ -9,9 +9,8 @@ import numpy as np
 
 from glow_dialects.core.types import Array
 from glow_dialects.ops.dequantize_blocks import WIDTHS, DequantizeBlocksOp, pack
+from glow_frontends.graph import Emitter, Value
 from glow_frontends.graph.axes import axis_of
-from glow_frontends.graph.emitter import Emitter
-from glow_frontends.graph.values import Value
 from glow_frontends.onnx.node import Node
 
 #: Matrices of fewer codes are floats at once.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import prod
 from typing import Any
 
@@ -10,10 +11,8 @@ from glow_dialects.ops.arithmetic import AddOp, DivOp, MulOp, SubOp
 from glow_dialects.ops.avg_pool import AvgPoolOp
 from glow_dialects.ops.lp_pool import LpPoolOp
 from glow_dialects.ops.max_pool import MaxPoolOp, MaxPoolWithArgmaxOp
-from glow_dialects.ops.pad import PadOp
-from glow_frontends.graph.emitter import Emitter
-from glow_frontends.graph.values import Value, rank, shape
-from glow_frontends.graph.windows import Window
+from glow_frontends.graph import Emitter, Value, rank, shape
+from glow_frontends.graph.windows import zeros_around
 from glow_frontends.onnx.node import Node
 from glow_frontends.onnx.rules.rule import Versions
 from glow_frontends.onnx.rules.windows import window_of
@@ -23,15 +22,9 @@ def max_pool(g: Emitter, n: Node) -> list[Value]:
     """MaxPool, with the flat indices of the maxima where they are used."""
     x = n[0]
     window = window_of(n, shape(x)[2:])
-    options: dict[str, Any] = {
-        "kernel": window.kernel,
-        "strides": window.strides,
-        "pads": window.padded(),
-        "dilations": window.dilations,
-    }
     if not n.wants(1):
-        return [g(MaxPoolOp, x, **options)]
-    result, indices = g.many(MaxPoolWithArgmaxOp, x, **options)
+        return [g(MaxPoolOp, x, **window.options())]
+    result, indices = g.many(MaxPoolWithArgmaxOp, x, **window.options())
     if n.flag("storage_order"):
         indices = _column_major(g, indices, shape(x))
     return [result, indices]
@@ -60,39 +53,19 @@ def average_pool(g: Emitter, n: Node) -> Value:
     window = window_of(n, shape(x)[2:])
     counted = n.flag("count_include_pad")
     if counted and any(window.extra):
-        x = g(PadOp, x, pads=_all_axes(window), mode="constant", value=0.0)
-        window = Window(
-            window.kernel, window.strides, window.dilations, (0,) * 2 * window.spatial, window.extra
-        )
-        counted = False
-    return g(
-        AvgPoolOp,
-        x,
-        kernel=window.kernel,
-        strides=window.strides,
-        pads=window.padded(),
-        dilations=window.dilations,
-        count_include_pad=counted,
-    )
-
-
-def _all_axes(window: Window) -> tuple[int, ...]:
-    half = window.spatial
-    return (0, 0, *window.pads[:half], 0, 0, *window.pads[half:])
+        x, counted = zeros_around(g, x, window.pads), False
+        window = replace(window, pads=(0,) * 2 * window.spatial)
+    return g(AvgPoolOp, x, count_include_pad=counted, **window.options())
 
 
 def lp_pool(g: Emitter, n: Node) -> Value:
     """LpPool."""
     window = window_of(n, shape(n[0])[2:])
-    return g(
-        LpPoolOp,
-        n[0],
-        kernel=window.kernel,
-        strides=window.strides,
-        pads=window.padded(),
-        dilations=window.dilations,
-        p=int(n.number("p", 2.0) if n.opset < 2 else n.integer("p", 2)),
-    )
+    return g(LpPoolOp, n[0], p=_power(n), **window.options())
+
+
+def _power(n: Node) -> int:
+    return int(n.number("p", 2.0) if n.opset < 2 else n.integer("p", 2))
 
 
 def global_average_pool(g: Emitter, n: Node) -> Value:
@@ -107,8 +80,7 @@ def global_max_pool(g: Emitter, n: Node) -> Value:
 
 def global_lp_pool(g: Emitter, n: Node) -> Value:
     """GlobalLpPool."""
-    p = n.number("p", 2.0) if n.opset < 2 else n.integer("p", 2)
-    return _whole(g, LpPoolOp, n[0], p=int(p))
+    return _whole(g, LpPoolOp, n[0], p=_power(n))
 
 
 def _whole(g: Emitter, kind: type[GraphOp], x: Value, **more: Any) -> Value:

@@ -17,9 +17,7 @@ from glow_dialects.ops.arithmetic import AddOp, DivOp, MulOp, SubOp
 from glow_dialects.ops.compare import CmpGeOp
 from glow_dialects.ops.select import SelectOp
 from glow_dialects.ops.unary_math import AbsOp, CeilOp, FloorOp, RoundOp, SignOp, TruncOp
-from glow_frontends.graph.emitter import Emitter
-from glow_frontends.graph.errors import RuleError
-from glow_frontends.graph.values import Value, dtype_of_value, rank
+from glow_frontends.graph import Emitter, RuleError, Value, dtype_of_value, rank
 from glow_frontends.onnx.node import Node
 from glow_frontends.onnx.rules.quantization import as_real, as_stored, kind_of
 from glow_frontends.onnx.rules.rule import Versions

@@ -23,13 +23,10 @@ from glow_dialects.ops.quantized_matmul import QuantizedMatmulOp
 from glow_dialects.ops.reduce import ReduceSumOp
 from glow_dialects.ops.unary_math import RoundOp
 from glow_dialects.ops.windows import output_sizes
+from glow_frontends.graph import Emitter, RuleError, Value, cast_to, dtype_of_value, rank, shape
 from glow_frontends.graph.arithmetic import product
 from glow_frontends.graph.axes import axis_of, ranked
-from glow_frontends.graph.cast import cast_to
-from glow_frontends.graph.emitter import Emitter
-from glow_frontends.graph.errors import RuleError
-from glow_frontends.graph.shape import cut, take
-from glow_frontends.graph.values import Value, dtype_of_value, rank, shape
+from glow_frontends.graph.movement import span, take
 from glow_frontends.onnx.node import Node
 from glow_frontends.onnx.rules.packed_weights import packed_matrix
 from glow_frontends.onnx.rules.rule import Versions
@@ -326,13 +323,6 @@ def stored_kinds(n: Node, axis: int) -> list[UniformQuantizedType] | None:
     return kinds if fits else None
 
 
-def _span(g: Emitter, x: Value, axis: int, start: int, end: int) -> Value:
-    """x[start:end] of an axis, in float."""
-    begins, ends = [0] * rank(x), list(shape(x))
-    begins[axis], ends[axis] = start, end
-    return cast_to(g, cut(g, x, begins, ends), FLOAT)
-
-
 def _conv(g: Emitter, n: Node, x: Value, w: Value) -> Value:
     """The int32 convolution of centred bytes, in float where its sums are exact."""
     terms, inner = prod(shape(w)[2:]), ranked(w, 2)[1]
@@ -344,7 +334,7 @@ def _conv(g: Emitter, n: Node, x: Value, w: Value) -> Value:
     total: Value | None = None
     for start in range(0, inner, EXACT // terms):
         end = min(start + EXACT // terms, inner)
-        part = _windowed(g, n, _span(g, x, 1, start, end), _span(g, w, 1, start, end))
+        part = _windowed(g, n, *(cast_to(g, span(g, v, 1, start, end), FLOAT) for v in (x, w)))
         part = cast_to(g, part, INT32)
         total = part if total is None else g(AddOp, total, part)
     assert total is not None

@@ -6,9 +6,8 @@ import numpy as np
 
 from glow_dialects.core.types import Array
 from glow_dialects.ops.compare import CmpLtOp
-from glow_frontends.graph.cast import cast_to
-from glow_frontends.graph.emitter import Emitter, check_size
-from glow_frontends.graph.values import Value, dtype_of_value, shape
+from glow_frontends.graph import Emitter, Value, cast_to, dtype_of_value, shape
+from glow_frontends.graph.module import check_size
 from glow_frontends.onnx.node import Node
 from glow_frontends.onnx.rules.rule import Versions
 from glow_frontends.onnx.tensors import numpy_type

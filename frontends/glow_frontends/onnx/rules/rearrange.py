@@ -15,12 +15,9 @@ from glow_dialects.ops.scatter_elements import ScatterElementsOp
 from glow_dialects.ops.scatter_nd import ScatterNdOp
 from glow_dialects.ops.select import SelectOp
 from glow_dialects.ops.unary_math import AbsOp
+from glow_frontends.graph import Emitter, RuleError, Value, cast_to, dtype_of_value, rank, shape, uniform
 from glow_frontends.graph.axes import axis_of
-from glow_frontends.graph.cast import cast_to
-from glow_frontends.graph.emitter import Emitter
-from glow_frontends.graph.errors import RuleError
-from glow_frontends.graph.shape import broadcast, cut
-from glow_frontends.graph.values import Value, dtype_of_value, rank, shape, uniform
+from glow_frontends.graph.movement import broadcast, cut
 from glow_frontends.onnx.node import Node
 from glow_frontends.onnx.rules.indexing import in_range, node_label
 from glow_frontends.onnx.rules.rule import Versions, per_axis

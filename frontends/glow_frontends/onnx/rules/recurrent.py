@@ -11,8 +11,7 @@ from glow_dialects.core.graph_op import GraphOp
 from glow_dialects.ops.gru import GruOp
 from glow_dialects.ops.lstm import LstmOp
 from glow_dialects.ops.rnn import RnnOp
-from glow_frontends.graph.emitter import Emitter
-from glow_frontends.graph.values import Value, dtype_of_value, shape
+from glow_frontends.graph import Emitter, Value, dtype_of_value, shape
 from glow_frontends.onnx.node import Node
 from glow_frontends.onnx.rules.indexing import in_range
 from glow_frontends.onnx.rules.rule import Rule, Versions

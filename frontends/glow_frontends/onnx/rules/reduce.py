@@ -25,12 +25,10 @@ from glow_dialects.ops.reduce import (
 )
 from glow_dialects.ops.top_k import TopKOp
 from glow_dialects.ops.unary_math import AbsOp, LogOp
+from glow_frontends.graph import BoundedValue, Emitter, RuleError, Value, rank, shape
 from glow_frontends.graph.arithmetic import reduce
 from glow_frontends.graph.axes import axes_of, axis_of
 from glow_frontends.graph.counts import upper
-from glow_frontends.graph.emitter import Emitter
-from glow_frontends.graph.errors import RuleError
-from glow_frontends.graph.values import BoundedValue, Value, rank, shape
 from glow_frontends.onnx.node import Node
 from glow_frontends.onnx.rules.indexing import in_range
 from glow_frontends.onnx.rules.rule import Rule, Versions

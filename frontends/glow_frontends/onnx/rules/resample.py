@@ -13,12 +13,9 @@ from glow_dialects.ops.arithmetic import AddOp, DivOp, MulOp, SubOp
 from glow_dialects.ops.compare import CmpGeOp, CmpLeOp
 from glow_dialects.ops.logic import AndOp
 from glow_dialects.ops.select import SelectOp
+from glow_frontends.graph import Emitter, NeedsValue, RuleError, Value, cast_to, rank, shape
 from glow_frontends.graph.axes import axes_of
-from glow_frontends.graph.cast import cast_to
-from glow_frontends.graph.emitter import Emitter
-from glow_frontends.graph.errors import NeedsValue, RuleError
 from glow_frontends.graph.resample import FLOAT, REAL, ROUNDINGS, Ratio, between, ratio_of, scaled_size, sized
-from glow_frontends.graph.values import Value, rank, shape
 from glow_frontends.onnx.node import Node
 from glow_frontends.onnx.rules.rule import Versions
 from glow_frontends.onnx.rules.run_time_slices import component

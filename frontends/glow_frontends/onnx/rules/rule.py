@@ -6,8 +6,7 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TypeAlias, TypeVar
 
-from glow_frontends.graph.emitter import Emitter
-from glow_frontends.graph.errors import RuleError
+from glow_frontends.graph import Emitter, RuleError
 from glow_frontends.onnx.node import Node, Result
 
 Choice = TypeVar("Choice")

@@ -12,10 +12,7 @@ from glow_dialects.ops.gather import GatherOp
 from glow_dialects.ops.literal import LiteralOp
 from glow_dialects.ops.reshape import ReshapeOp
 from glow_dialects.ops.select import SelectOp
-from glow_frontends.graph.cast import cast_to
-from glow_frontends.graph.emitter import Emitter
-from glow_frontends.graph.errors import NeedsValue
-from glow_frontends.graph.values import BoundedValue, Value, shape
+from glow_frontends.graph import BoundedValue, Emitter, NeedsValue, Value, cast_to, shape
 
 INT64 = np.dtype(np.int64)
 

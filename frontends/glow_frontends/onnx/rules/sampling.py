@@ -13,22 +13,18 @@ from glow_dialects.ops.arithmetic import AddOp, DivOp, MaxOp, MulOp, SubOp
 from glow_dialects.ops.expand import ExpandOp
 from glow_dialects.ops.logic import AndOp
 from glow_dialects.ops.reduce import ReduceMaxOp, ReduceMeanOp
+from glow_frontends.graph import Emitter, RuleError, Value, cast_to, dtype_of_value, rank, shape, type_of
 from glow_frontends.graph.arithmetic import product
-from glow_frontends.graph.cast import cast_to
-from glow_frontends.graph.emitter import Emitter
-from glow_frontends.graph.errors import RuleError
+from glow_frontends.graph.movement import cut, element, join, span, take
 from glow_frontends.graph.sampling import (
     INT64,
     Taps,
     clipped,
     gather_points,
     grid_sampled,
-    last,
     linear_taps,
     within,
 )
-from glow_frontends.graph.shape import cut, join, take
-from glow_frontends.graph.values import Value, dtype_of_value, rank, shape, type_of
 from glow_frontends.graph.windows import Window
 from glow_frontends.onnx.node import Node
 from glow_frontends.onnx.rules.indexing import in_range
@@ -86,7 +82,7 @@ def _align(
     count, channels = shape(corners)[0], shape(x)[1]
     places: list[Value] = []
     for axis in (1, 0):
-        low, high = last(g, corners, axis), last(g, corners, axis + 2)
+        low, high = element(g, corners, -1, axis), element(g, corners, -1, axis + 2)
         span = g(SubOp, high, low)
         if not half:
             span = g(MaxOp, span, g.like(1, span))
@@ -142,9 +138,7 @@ def deform_conv(g: Emitter, n: Node) -> Value:
     moves = g.reshape(offset, dims)
     taps: list[Taps] = []
     for axis in range(axes):
-        begin, end = [0] * len(dims), list(dims)
-        begin[3], end[3] = axis, axis + 1
-        move = g.reshape(cut(g, moves, begin, end), (count * parts, points, *outs))
+        move = g.reshape(span(g, moves, 3, axis, axis + 1), (count * parts, points, *outs))
         where = g(AddOp, move, _base(g, window, axis, outs, dtype_of_value(x)))
         taps.append(linear_taps(g, g.reshape(where, (count * parts, points * prod(outs)))))
     grouped = g.reshape(x, (count * parts, channels // parts, *shape(x)[2:]))

@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 
 from glow_dialects.core.types import Array
+from glow_frontends.graph import Emitter, RuleError
 from glow_frontends.graph.axes import axis_of
-from glow_frontends.graph.emitter import Emitter
-from glow_frontends.graph.errors import RuleError
 from glow_frontends.onnx.node import Node, known_inputs
 from glow_frontends.onnx.rules.rule import Versions
 

@@ -5,12 +5,9 @@ from __future__ import annotations
 import numpy as np
 from xdsl.ir import SSAValue
 
+from glow_frontends.graph import Emitter, RuleError, Value, dtype_of_value, rank, shape
 from glow_frontends.graph.axes import axis_of
-from glow_frontends.graph.emitter import Emitter
-from glow_frontends.graph.errors import RuleError
-from glow_frontends.graph.shape import join, pieces
-from glow_frontends.graph.sizes import objects
-from glow_frontends.graph.values import Value, dtype_of_value, rank, shape
+from glow_frontends.graph.movement import join, pieces
 from glow_frontends.onnx.node import Node
 from glow_frontends.onnx.rules.indexing import gathered
 from glow_frontends.onnx.rules.rule import Versions
@@ -73,7 +70,7 @@ def length(g: Emitter, n: Node) -> Value:
     """SequenceLength."""
     sequence = n.sequence(0)
     if isinstance(sequence, StackedValue):
-        return g.sizes(objects([shape(sequence.rows)[0]]).reshape(()), np.dtype(np.int64))
+        return g.size(shape(sequence.rows)[0], np.dtype(np.int64))
     return np.array(len(sequence.items), np.int64)
 
 

@@ -13,13 +13,13 @@ from glow_dialects.ops.depth_to_space import DepthToSpaceOp, SpaceToDepthOp
 from glow_dialects.ops.iota import IotaOp
 from glow_dialects.ops.pad import PadOp
 from glow_dialects.ops.tile import TileOp
+from glow_frontends.graph import BoundedValue, Emitter, RuleError, Value, dtype_of_value, rank, shape, uniform
 from glow_frontends.graph.axes import axes_of, axis_of
 from glow_frontends.graph.counts import shaped
-from glow_frontends.graph.emitter import MAX_FOLDED, Emitter, check_size
-from glow_frontends.graph.errors import RuleError
-from glow_frontends.graph.shape import broadcast, cut, join, pieces, repeated
+from glow_frontends.graph.emitter import MAX_FOLDED
+from glow_frontends.graph.module import check_size
+from glow_frontends.graph.movement import broadcast, cut, join, pieces, repeated
 from glow_frontends.graph.sizes import objects, sizes_of
-from glow_frontends.graph.values import BoundedValue, Value, dtype_of_value, rank, shape, uniform
 from glow_frontends.onnx.node import Node, Result
 from glow_frontends.onnx.rules.rule import Versions
 from glow_frontends.onnx.rules.run_time_slices import span
@@ -66,7 +66,7 @@ def shape_(g: Emitter, n: Node) -> Value:
 
 def size(g: Emitter, n: Node) -> Value:
     """Size: the same."""
-    return g.sizes(objects([prod(shape(n[0]))]).reshape(()), np.dtype(np.int64))
+    return g.size(prod(shape(n[0])), np.dtype(np.int64))
 
 
 def identity(g: Emitter, n: Node) -> Result:
@@ -156,7 +156,7 @@ def slice_(g: Emitter, n: Node) -> Value | BoundedValue:
         axes, steps = n.integers("axes"), None
     else:
         axes, steps = (None if n.get(i) is None else g.ints(n[i], "a bound of Slice") for i in (3, 4))
-        if g.turning and any(isinstance(n[i], SSAValue) for i in (1, 2)):
+        if g.scope.turning and any(isinstance(n[i], SSAValue) for i in (1, 2)):
             chosen = axes_of(axes if axes is not None else range(prod(shape(n[1]))), rank(x))
             return span(g, x, n[1], n[2], chosen, steps or (1,) * len(chosen))
         starts, ends = (g.ints(n[i], "a bound of Slice") for i in (1, 2))
@@ -260,7 +260,7 @@ def _steps(g: Emitter, first: int, step: int, count: int, dtype: np.dtype) -> Va
         numbers = g(MulOp, numbers, g.like(step, numbers))
     if first == 0:
         return numbers
-    return g(AddOp, numbers, g.sizes(objects([first]).reshape(()), dtype))
+    return g(AddOp, numbers, g.size(first, dtype))
 
 
 def pad(g: Emitter, n: Node) -> Value:

@@ -7,11 +7,9 @@ import numpy as np
 from glow_dialects.core.types import Array
 from glow_dialects.ops.arithmetic import AddOp, MulOp
 from glow_dialects.ops.dft import DftOp
+from glow_frontends.graph import Emitter, RuleError, Value, rank, shape
 from glow_frontends.graph.axes import axis_of, ranked
-from glow_frontends.graph.emitter import Emitter
-from glow_frontends.graph.errors import RuleError
-from glow_frontends.graph.shape import take
-from glow_frontends.graph.values import Value, rank, shape
+from glow_frontends.graph.movement import take
 from glow_frontends.onnx.node import Node
 from glow_frontends.onnx.rules.rule import Versions
 from glow_frontends.onnx.tensors import numpy_type

@@ -13,12 +13,9 @@ from glow_dialects.ops.arithmetic import AddOp, MulOp, PowOp, SubOp
 from glow_dialects.ops.compare import CmpGtOp
 from glow_dialects.ops.reduce import ReduceSumOp
 from glow_dialects.ops.unary_math import ExpOp
+from glow_frontends.graph import Emitter, RuleError, Value, cast_to, rank, shape
 from glow_frontends.graph.arithmetic import product
-from glow_frontends.graph.cast import cast_to
-from glow_frontends.graph.emitter import Emitter
-from glow_frontends.graph.errors import RuleError
-from glow_frontends.graph.shape import join, take
-from glow_frontends.graph.values import Value, rank, shape
+from glow_frontends.graph.movement import join, take
 from glow_frontends.onnx.node import Node, known_inputs
 from glow_frontends.onnx.rules.ml import class_labels, pick_labels, post_transform
 from glow_frontends.onnx.rules.rule import Versions

@@ -10,10 +10,7 @@ from glow_dialects.ops.compare import CmpGtOp
 from glow_dialects.ops.select import SelectOp
 from glow_dialects.ops.unary_math import SqrtOp
 from glow_dialects.reverse import cotangents, expand, on_path
-from glow_frontends.graph.cast import cast_to
-from glow_frontends.graph.emitter import Emitter
-from glow_frontends.graph.errors import NeedsValue, RuleError
-from glow_frontends.graph.values import Value, dtype_of_value, shape
+from glow_frontends.graph import Emitter, NeedsValue, RuleError, Value, cast_to, dtype_of_value, shape
 from glow_frontends.onnx.node import Node
 from glow_frontends.onnx.rules.rule import Versions
 

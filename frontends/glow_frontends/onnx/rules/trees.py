@@ -18,11 +18,8 @@ from glow_dialects.ops.logic import AndOp, IsNanOp, NotOp, OrOp
 from glow_dialects.ops.reduce import ReduceMaxOp, ReduceMeanOp, ReduceMinOp, ReduceSumOp
 from glow_dialects.ops.select import SelectOp
 from glow_dialects.ops.tree_sums import TreeSumsOp
-from glow_frontends.graph.cast import cast_to
-from glow_frontends.graph.emitter import Emitter
-from glow_frontends.graph.errors import RuleError
-from glow_frontends.graph.shape import join, take
-from glow_frontends.graph.values import Value, dtype_of_value, rank, shape
+from glow_frontends.graph import Emitter, RuleError, Value, cast_to, dtype_of_value, rank, shape
+from glow_frontends.graph.movement import join, take
 from glow_frontends.onnx.node import Node
 from glow_frontends.onnx.rules.ml import class_labels, pick_labels, post_transform
 from glow_frontends.onnx.rules.rule import Versions, tables_of

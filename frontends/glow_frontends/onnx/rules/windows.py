@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from glow_frontends.graph.errors import RuleError
-from glow_frontends.graph.windows import Window, ceil_padding
+from glow_frontends.graph.windows import Window
 from glow_frontends.onnx.node import Node
 
 
@@ -23,7 +24,7 @@ def window_of(n: Node, sizes: Sequence[int], kernel: Sequence[int] | None = None
         )
     if any(number < 1 for number in (*kernel, *strides, *dilations)):
         raise RuleError("kernel, strides and dilations must be positive")
-    window = Window(kernel, strides, dilations, pads, (0,) * count)
+    window = Window(kernel, strides, dilations, pads)
     mode = n.text("auto_pad", "NOTSET")
     if mode == "VALID":
         pads = (0,) * 2 * count
@@ -31,9 +32,8 @@ def window_of(n: Node, sizes: Sequence[int], kernel: Sequence[int] | None = None
         pads = _same(sizes, window, mode == "SAME_UPPER")
     elif mode not in ("NOTSET", ""):
         raise RuleError(f"auto_pad '{mode}' is unknown")
-    window = Window(kernel, strides, dilations, pads, (0,) * count)
-    extra = ceil_padding(sizes, window) if n.flag("ceil_mode") else (0,) * count
-    return Window(kernel, strides, dilations, pads, extra)
+    window = replace(window, pads=pads)
+    return window.ceiled(sizes) if n.flag("ceil_mode") else window
 
 
 def _same(sizes: Sequence[int], window: Window, upper: bool) -> tuple[int, ...]:

@@ -2,9 +2,7 @@
 
 from collections.abc import Sequence
 
-from glow_frontends.graph.emitter import Emitter
-from glow_frontends.graph.errors import RuleError
-from glow_frontends.graph.values import Value
+from glow_frontends.graph import Emitter, RuleError, Value
 from glow_frontends.stablehlo.node import Node, Rule
 from glow_frontends.stablehlo.rules import (
     control,

@@ -12,8 +12,7 @@ from glow_dialects.core.types import tensor
 from glow_dialects.ops.arithmetic import AddOp
 from glow_dialects.ops.compare import CmpEqOp
 from glow_dialects.ops.control import IfOp
-from glow_frontends.graph.emitter import Emitter
-from glow_frontends.graph.values import Value, dtype_of_value
+from glow_frontends.graph import Emitter, Value, dtype_of_value
 from glow_frontends.stablehlo.node import Node, Rule
 from glow_frontends.stablehlo.rules.elementwise import RULES as ELEMENTWISE
 from glow_frontends.stablehlo.rules.sort import RULES as SORTS

@@ -11,9 +11,7 @@ import numpy as np
 from glow_dialects.ops.conv import ConvOp
 from glow_dialects.ops.conv_transpose import ConvTransposeOp
 from glow_dialects.ops.flip import FlipOp
-from glow_frontends.graph.emitter import Emitter
-from glow_frontends.graph.errors import RuleError
-from glow_frontends.graph.values import Value, dtype_of_value, rank, shape
+from glow_frontends.graph import Emitter, RuleError, Value, dtype_of_value, rank, shape
 from glow_frontends.stablehlo.node import Node, Rule
 from glow_frontends.stablehlo.rules.shape import padded
 from glow_frontends.stablehlo.values import cast

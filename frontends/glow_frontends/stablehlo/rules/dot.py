@@ -10,8 +10,7 @@ from xdsl.ir import SSAValue
 
 from glow_dialects.core.extent import Extent
 from glow_dialects.ops.matmul import BatchMatmulOp, MatmulOp
-from glow_frontends.graph.emitter import Emitter
-from glow_frontends.graph.values import Value, rank, shape
+from glow_frontends.graph import Emitter, Value, rank, shape
 from glow_frontends.stablehlo.node import Node, Rule, op_name
 from glow_frontends.stablehlo.values import cast
 

@@ -18,9 +18,7 @@ from glow_dialects.ops.compare import CmpEqOp, CmpGeOp, CmpLtOp
 from glow_dialects.ops.logic import BitwiseAndOp, BitwiseXorOp, IsNanOp, OrOp, ShiftLeftOp, ShiftRightOp
 from glow_dialects.ops.reduce import ReduceSumOp
 from glow_dialects.ops.select import SelectOp
-from glow_frontends.graph.emitter import Emitter
-from glow_frontends.graph.errors import RuleError
-from glow_frontends.graph.values import Value, dtype_of_value, rank, shape, type_of
+from glow_frontends.graph import Emitter, RuleError, Value, dtype_of_value, rank, shape, type_of
 from glow_frontends.stablehlo.node import Node, Rule
 from glow_frontends.stablehlo.values import cast, expand, like, pointwise
 

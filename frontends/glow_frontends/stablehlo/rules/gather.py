@@ -11,8 +11,7 @@ from glow_dialects.core.types import element_type
 from glow_dialects.ops.arithmetic import AddOp, MaxOp, MinOp
 from glow_dialects.ops.gather import GatherOp
 from glow_dialects.ops.gather_nd import GatherNdOp
-from glow_frontends.graph.emitter import Emitter
-from glow_frontends.graph.values import Value, rank, shape
+from glow_frontends.graph import Emitter, Value, rank, shape
 from glow_frontends.stablehlo.node import Node, Rule
 from glow_frontends.stablehlo.rules.places import I64, clamped, tuples, windows
 from glow_frontends.stablehlo.rules.shape import cut

@@ -14,11 +14,8 @@ from glow_dialects.ops.arithmetic import AddOp, MulOp, SubOp
 from glow_dialects.ops.control import LoopOp, yielded
 from glow_dialects.ops.flip import FlipOp
 from glow_dialects.ops.literal import LiteralOp
-from glow_frontends.graph import loops
-from glow_frontends.graph.emitter import Emitter
-from glow_frontends.graph.errors import NeedsHost, NeedsValue, RuleError
+from glow_frontends.graph import Emitter, NeedsHost, NeedsValue, RuleError, Value, loops, type_of
 from glow_frontends.graph.loops import FEW_NODES
-from glow_frontends.graph.values import Value, type_of
 from glow_frontends.stablehlo.node import Blocked, Node, Rule, op_name
 from glow_frontends.stablehlo.values import cast
 

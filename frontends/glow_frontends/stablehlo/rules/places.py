@@ -9,8 +9,8 @@ import numpy as np
 from glow_dialects.core.types import element_type
 from glow_dialects.ops.arithmetic import AddOp, MaxOp, MinOp
 from glow_dialects.ops.concat import ConcatOp
-from glow_frontends.graph.emitter import Emitter
-from glow_frontends.graph.values import Value, rank, shape
+from glow_frontends.graph import Emitter, Value, rank, shape
+from glow_frontends.graph.sizes import objects
 from glow_frontends.stablehlo.rules.shape import cut
 from glow_frontends.stablehlo.values import cast, expand, pointwise
 
@@ -46,7 +46,7 @@ def joined(g: Emitter, columns: Sequence[Value]) -> Value:
 
 def clamped(g: Emitter, indices: Value, most: Sequence[int]) -> Value:
     """Tuples with each place from 0 to the largest at which its window fits."""
-    high = g.sizes(_objects(most), I64)
+    high = g.sizes(objects(most), I64)
     high = expand(g, g.reshape(high, (*(1,) * (rank(indices) - 1), len(most))), shape(indices))
     low = expand(g, np.zeros((1,) * rank(indices), I64), shape(indices))
     return pointwise(g, MinOp, pointwise(g, MaxOp, indices, low), high)
@@ -80,9 +80,3 @@ def column(g: Emitter, indices: Value, index: int) -> Value:
 def is_known(value: Value) -> bool:
     """Whether the contents are known now."""
     return isinstance(value, np.ndarray)
-
-
-def _objects(numbers: Sequence[int]) -> np.ndarray:
-    made = np.empty(len(numbers), object)
-    made[:] = numbers
-    return made

@@ -16,9 +16,7 @@ from glow_dialects.ops.iota import IotaOp
 from glow_dialects.ops.logic import AndOp, OrOp
 from glow_dialects.ops.reduce import ReduceMaxOp, ReduceMinOp, ReduceProdOp, ReduceSumOp
 from glow_dialects.ops.reshape import ReshapeOp
-from glow_frontends.graph.emitter import Emitter
-from glow_frontends.graph.errors import RuleError
-from glow_frontends.graph.values import Value, dtype_of_value, rank, shape
+from glow_frontends.graph import Emitter, RuleError, Value, dtype_of_value, rank, shape
 from glow_frontends.stablehlo.node import Node, Rule
 from glow_frontends.stablehlo.rules.regions import is_arg, kind_of, neutral
 from glow_frontends.stablehlo.rules.shape import cut

@@ -9,8 +9,7 @@ import numpy as np
 from xdsl.ir import Block
 
 from glow_dialects.core.types import Array, dtype_of
-from glow_frontends.graph.emitter import Emitter
-from glow_frontends.graph.errors import RuleError
+from glow_frontends.graph import Emitter, RuleError
 from glow_frontends.stablehlo.node import Node, op_name
 
 #: What a function of two numbers computes, by the operation that it consists of.

@@ -16,9 +16,7 @@ from glow_dialects.ops.insert import InsertOp
 from glow_dialects.ops.reduce import ReduceMinOp
 from glow_dialects.ops.scatter_nd import ScatterNdOp
 from glow_dialects.ops.select import SelectOp
-from glow_frontends.graph.emitter import Emitter
-from glow_frontends.graph.errors import RuleError
-from glow_frontends.graph.values import Value, dtype_of_value, rank, shape
+from glow_frontends.graph import Emitter, RuleError, Value, dtype_of_value, rank, shape
 from glow_frontends.stablehlo.node import Node, Rule, Written
 from glow_frontends.stablehlo.rules.gather import start_of
 from glow_frontends.stablehlo.rules.places import clamped, joined, tuples, windows

@@ -12,8 +12,7 @@ from glow_dialects.ops.flip import FlipOp
 from glow_dialects.ops.insert import InsertOp
 from glow_dialects.ops.pad import PadOp
 from glow_dialects.ops.slice import SliceOp
-from glow_frontends.graph.emitter import Emitter
-from glow_frontends.graph.values import Value, rank, shape
+from glow_frontends.graph import Emitter, Value, rank, shape
 from glow_frontends.stablehlo.node import Node, Rule
 from glow_frontends.stablehlo.values import cast, expand
 

@@ -8,8 +8,7 @@ from glow_dialects.core.types import element_type
 from glow_dialects.ops.cast import CastOp
 from glow_dialects.ops.gather_elements import GatherElementsOp
 from glow_dialects.ops.top_k import TopKOp
-from glow_frontends.graph.emitter import Emitter
-from glow_frontends.graph.values import Value, dtype_of_value, rank, shape
+from glow_frontends.graph import Emitter, Value, dtype_of_value, rank, shape
 from glow_frontends.stablehlo.node import Node, Rule
 from glow_frontends.stablehlo.rules.regions import sort_keys
 from glow_frontends.stablehlo.values import cast, pointwise

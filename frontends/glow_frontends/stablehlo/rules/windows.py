@@ -21,9 +21,7 @@ from glow_dialects.ops.cumsum import CumsumOp
 from glow_dialects.ops.max_pool import MaxPoolOp, MaxPoolWithArgmaxOp
 from glow_dialects.ops.scatter_elements import ScatterElementsOp
 from glow_dialects.ops.unary_math import NegOp
-from glow_frontends.graph.emitter import Emitter
-from glow_frontends.graph.errors import RuleError
-from glow_frontends.graph.values import Value, dtype_of_value, rank, shape, type_of
+from glow_frontends.graph import Emitter, RuleError, Value, dtype_of_value, rank, shape, type_of
 from glow_frontends.stablehlo.node import Node, Rule, op_name
 from glow_frontends.stablehlo.rules.reduce import REDUCTIONS, started
 from glow_frontends.stablehlo.rules.regions import kind_of

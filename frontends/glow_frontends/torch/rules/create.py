@@ -12,11 +12,8 @@ from glow_dialects.core.graph_op import GraphOp
 from glow_dialects.ops.arithmetic import AddOp, MulOp
 from glow_dialects.ops.compare import CmpEqOp, CmpGeOp, CmpLeOp
 from glow_dialects.ops.select import SelectOp
-from glow_frontends.graph.cast import cast_to
-from glow_frontends.graph.emitter import Emitter
-from glow_frontends.graph.errors import RuleError
-from glow_frontends.graph.shape import broadcast
-from glow_frontends.graph.values import Value, shape
+from glow_frontends.graph import Emitter, RuleError, Value, cast_to, shape
+from glow_frontends.graph.movement import broadcast
 from glow_frontends.torch.node import Node, operand
 
 INT64 = np.dtype(np.int64)

@@ -29,12 +29,9 @@ from glow_dialects.ops.select import SelectOp
 from glow_dialects.ops.shrink import ShrinkOp
 from glow_dialects.ops.signs import NanToNumOp
 from glow_dialects.ops.unary_math import AbsOp, Expm1Op, RoundOp, RsqrtOp, SignOp, SqrtOp, TruncOp
+from glow_frontends.graph import Emitter, RuleError, Value, cast_to, dtype_of_value, rank, shape
 from glow_frontends.graph.arithmetic import clamp
-from glow_frontends.graph.cast import cast_to
-from glow_frontends.graph.emitter import Emitter
-from glow_frontends.graph.errors import RuleError
-from glow_frontends.graph.shape import broadcast
-from glow_frontends.graph.values import Value, dtype_of_value, rank, shape
+from glow_frontends.graph.movement import broadcast
 from glow_frontends.torch.node import Decomposed, Node, operand
 
 Rule = Callable[..., Any]

@@ -16,12 +16,9 @@ from glow_dialects.ops.gather_nd import GatherNdOp
 from glow_dialects.ops.scatter_elements import ScatterElementsOp
 from glow_dialects.ops.scatter_nd import ScatterNdOp
 from glow_dialects.ops.select import SelectOp
+from glow_frontends.graph import Emitter, NeedsValue, RuleError, Value, cast_to, dtype_of_value, rank, shape
 from glow_frontends.graph.axes import axis_of
-from glow_frontends.graph.cast import cast_to
-from glow_frontends.graph.emitter import Emitter
-from glow_frontends.graph.errors import NeedsValue, RuleError
-from glow_frontends.graph.shape import broadcast, cut, join, take
-from glow_frontends.graph.values import Value, dtype_of_value, rank, shape
+from glow_frontends.graph.movement import broadcast, cut, join, known_indices, span, take
 from glow_frontends.torch.node import Node, operand
 from glow_frontends.torch.rules.shape import bound, diagonal_places
 
@@ -37,10 +34,7 @@ def places(g: Emitter, n: Node, indices: Value, limit: int) -> tuple[Value, str 
     indices = cast_to(g, indices, INT64)
     if not isinstance(indices, np.ndarray) or is_open([limit]):
         return indices, n.label
-    bad = indices[(indices < -limit) | (indices >= limit)]
-    if bad.size:
-        raise RuleError(f"index {bad.flat[0]} is out of range for {limit} elements")
-    return np.where(indices < 0, indices + limit, indices), None
+    return known_indices(indices, np.array(limit)), None
 
 
 def index_select(g: Emitter, n: Node, x: Value, dim: int, indices: Value) -> Value:
@@ -316,27 +310,16 @@ def slice_scatter(
     size = shape(x)[axis]
     first, last = bound(0 if start is None else start, size), bound(size if end is None else end, size)
     if step == 1:
-        before = _span(x, axis, 0, first)
-        after = _span(x, axis, first + shape(new)[axis], size)
+        before, after = span(g, x, axis, 0, first), span(g, x, axis, first + shape(new)[axis], size)
         return join(
             g,
-            [_cut(g, x, before), broadcast(g, cast_to(g, new, n.dtype), shape(new)), _cut(g, x, after)],
+            [before, broadcast(g, cast_to(g, new, n.dtype), shape(new)), after],
             axis,
         )
     if is_open((first, last)):
         raise RuleError("a slice of open bounds and steps is written")
     rows = np.arange(first, last, step).astype(np.int64)
     return _slices(g, n, x, axis, rows, cast_to(g, new, n.dtype), "none")
-
-
-def _span(x: Value, axis: int, first: int, last: int) -> tuple[list[int], list[int]]:
-    begin, end = [0] * rank(x), list(shape(x))
-    begin[axis], end[axis] = first, last
-    return begin, end
-
-
-def _cut(g: Emitter, x: Value, span: tuple[list[int], list[int]]) -> Value:
-    return cut(g, x, *span)
 
 
 def select_scatter(g: Emitter, n: Node, x: Value, new: Value, dim: int, place: Any) -> Value:

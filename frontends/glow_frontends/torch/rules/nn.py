@@ -17,13 +17,10 @@ from glow_dialects.ops.fully_connected import FullyConnectedOp
 from glow_dialects.ops.reduce import ReduceLogSumExpOp, ReduceSumOp
 from glow_dialects.ops.select import SelectOp
 from glow_dialects.ops.softmax import LogSoftmaxOp, SoftmaxOp
+from glow_frontends.graph import Emitter, RuleError, Value, cast_to, dtype_of_value, rank, shape
 from glow_frontends.graph.arithmetic import product
 from glow_frontends.graph.axes import axis_of
-from glow_frontends.graph.cast import cast_to
-from glow_frontends.graph.emitter import Emitter
-from glow_frontends.graph.errors import RuleError
-from glow_frontends.graph.shape import broadcast
-from glow_frontends.graph.values import Value, dtype_of_value, rank, shape
+from glow_frontends.graph.movement import broadcast
 from glow_frontends.torch.node import Node
 
 Rule = Callable[..., Any]

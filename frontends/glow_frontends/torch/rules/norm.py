@@ -14,10 +14,7 @@ from glow_dialects.ops.group_norm import GroupNormOp, InstanceNormOp
 from glow_dialects.ops.layer_norm import LayerNormOp, RmsNormOp
 from glow_dialects.ops.reduce import ReduceMeanOp
 from glow_dialects.ops.unary_math import RsqrtOp
-from glow_frontends.graph.cast import cast_to
-from glow_frontends.graph.emitter import Emitter
-from glow_frontends.graph.errors import RuleError
-from glow_frontends.graph.values import Value, dtype_of_value, rank, shape, uniform
+from glow_frontends.graph import Emitter, RuleError, Value, cast_to, dtype_of_value, rank, shape, uniform
 from glow_frontends.torch.node import Decomposed, Node
 from glow_frontends.torch.rules.reduce import spread
 

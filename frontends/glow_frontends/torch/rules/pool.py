@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from math import prod
 from typing import Any
 
@@ -13,13 +14,10 @@ from glow_dialects.core.graph_op import GraphOp
 from glow_dialects.ops.arithmetic import ModOp, MulOp
 from glow_dialects.ops.avg_pool import AvgPoolOp
 from glow_dialects.ops.max_pool import MaxPoolOp, MaxPoolWithArgmaxOp
-from glow_dialects.ops.pad import PadOp
 from glow_dialects.ops.reduce import ReduceMaxOp, ReduceMeanOp
-from glow_frontends.graph.emitter import Emitter
-from glow_frontends.graph.errors import RuleError
-from glow_frontends.graph.shape import cut, join
-from glow_frontends.graph.values import Value, rank, shape
-from glow_frontends.graph.windows import Window, ceil_padding
+from glow_frontends.graph import Emitter, RuleError, Value, rank, shape
+from glow_frontends.graph.movement import join, span
+from glow_frontends.graph.windows import Window, zeros_around
 from glow_frontends.torch.node import Node
 from glow_frontends.torch.rules.nn import per_axis
 
@@ -32,20 +30,9 @@ def window_of(
     """The window of a pool; the kernel is the stride where none is given."""
     pads = per_axis(padding, count)
     kernel = per_axis(kernel, count)
-    window = Window(
-        kernel,
-        kernel if stride is None or stride == [] else per_axis(stride, count),
-        per_axis(dilation, count),
-        (*pads, *pads),
-        (0,) * count,
-    )
-    return Window(
-        window.kernel,
-        window.strides,
-        window.dilations,
-        window.pads,
-        ceil_padding(shape(x)[-count:], window) if ceil_mode else (0,) * count,
-    )
+    strides = kernel if stride is None or stride == [] else per_axis(stride, count)
+    window = Window(kernel, strides, per_axis(dilation, count), (*pads, *pads))
+    return window.ceiled(shape(x)[-count:]) if ceil_mode else window
 
 
 def max_pool(count: int, places: bool) -> Rule:
@@ -62,12 +49,7 @@ def max_pool(count: int, places: bool) -> Rule:
         ceil_mode: bool = False,
     ) -> Any:
         window = window_of(x, count, kernel, stride, padding, dilation, ceil_mode)
-        options: dict[str, Any] = {
-            "kernel": window.kernel,
-            "strides": window.strides,
-            "pads": window.padded(),
-            "dilations": window.dilations,
-        }
+        options = window.options()
         wide = x if rank(x) == count + 2 else g.reshape(x, (1, *shape(x)))
         fit = (lambda v: v) if wide is x else (lambda v: g.reshape(v, shape(v)[1:]))
         if not places:
@@ -98,36 +80,18 @@ def avg_pool(count: int) -> Rule:
         window = window_of(x, count, kernel, stride, padding, 1, ceil_mode)
         single = rank(x) == count + 1
         x = g.reshape(x, (1, *shape(x))) if single else x
-        counted, pads, ends = count_include_pad, window.pads, window.extra
+        counted, none = count_include_pad, (0,) * 2 * count
         if divisor is not None:  # every window counts as whole, then as the divisor says
-            x, pads, ends = (
-                _padded(g, x, (*window.pads[:count], *window.padded()[count:])),
-                (0,) * 2 * count,
-                (),
-            )
-            counted = False
+            x, counted = zeros_around(g, x, window.padded()), False
+            window = replace(window, pads=none, extra=())
         elif counted and (is_open(window.extra) or any(window.extra)):
-            x, pads, counted = _padded(g, x, window.pads), (0,) * 2 * count, False
-        final = Window(window.kernel, window.strides, window.dilations, pads, tuple(ends) or (0,) * count)
-        y = g(
-            AvgPoolOp,
-            x,
-            kernel=final.kernel,
-            strides=final.strides,
-            pads=final.padded(),
-            dilations=final.dilations,
-            count_include_pad=counted,
-        )
+            x, window, counted = zeros_around(g, x, window.pads), replace(window, pads=none), False
+        y = g(AvgPoolOp, x, count_include_pad=counted, **window.options())
         if divisor is not None:
-            y = g(MulOp, y, g.like(prod(final.kernel) / divisor, y))
+            y = g(MulOp, y, g.like(prod(window.kernel) / divisor, y))
         return g.reshape(y, shape(y)[1:]) if single else y
 
     return rule
-
-
-def _padded(g: Emitter, x: Value, pads: Sequence[int]) -> Value:
-    half = len(pads) // 2
-    return g(PadOp, x, pads=(0, 0, *pads[:half], 0, 0, *pads[half:]), mode="constant", value=0.0)
 
 
 def _even(x: Value, size: Sequence[Any]) -> tuple[int, ...] | None:
@@ -147,9 +111,8 @@ def _uneven(g: Emitter, x: Value, size: Sequence[Any], kind: type[GraphOp]) -> V
         parts: list[Value] = []
         wanted = count if wanted is None else wanted
         for i in range(wanted):
-            begin, end = [0] * rank(x), list(shape(x))
-            begin[axis], end[axis] = i * count // wanted, -(-((i + 1) * count) // wanted)
-            parts.append(g(kind, cut(g, x, begin, end), axes=(axis,), keepdims=True))
+            part = span(g, x, axis, i * count // wanted, -(-((i + 1) * count) // wanted))
+            parts.append(g(kind, part, axes=(axis,), keepdims=True))
         x = join(g, parts, axis)
     return x
 

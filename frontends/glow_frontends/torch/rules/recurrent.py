@@ -9,10 +9,8 @@ from glow_dialects.core.graph_op import GraphOp
 from glow_dialects.ops.gru import GruOp
 from glow_dialects.ops.lstm import LstmOp
 from glow_dialects.ops.rnn import RnnOp
-from glow_frontends.graph.emitter import Emitter
-from glow_frontends.graph.errors import RuleError
-from glow_frontends.graph.shape import join, pieces
-from glow_frontends.graph.values import Value, shape
+from glow_frontends.graph import Emitter, RuleError, Value, shape
+from glow_frontends.graph.movement import join, pieces
 from glow_frontends.torch.node import Decomposed, Node
 
 Rule = Callable[..., Any]

@@ -25,12 +25,10 @@ from glow_dialects.ops.reduce import (
 )
 from glow_dialects.ops.top_k import TopKOp
 from glow_dialects.ops.unary_math import SqrtOp
+from glow_frontends.graph import Emitter, Value, cast_to, dtype_of_value, rank, shape
 from glow_frontends.graph.arithmetic import reduce
 from glow_frontends.graph.axes import axes_of, axis_of
-from glow_frontends.graph.cast import cast_to
-from glow_frontends.graph.emitter import Emitter
-from glow_frontends.graph.shape import cut
-from glow_frontends.graph.values import Value, dtype_of_value, rank, shape
+from glow_frontends.graph.movement import element, span
 from glow_frontends.torch.node import Decomposed, Node, operand
 
 INT64, BOOL = np.dtype(np.int64), np.dtype(bool)
@@ -190,10 +188,8 @@ def _nth(g: Emitter, x: Value, place: int, dim: int, keepdim: bool) -> list[Valu
     if rank(x) == 0:
         return [x, np.zeros((), np.int64)]
     axis = axis_of(dim, rank(x))
-    begin, end = [0] * rank(x), list(shape(x))
-    begin[axis], end[axis] = place, place + 1
-    parts = [cut(g, v, begin, end) for v in _ranked(g, x, shape(x)[axis], axis, False)]
-    return parts if keepdim else [g.reshape(v, (*end[:axis], *end[axis + 1 :])) for v in parts]
+    ranked = _ranked(g, x, shape(x)[axis], axis, False)
+    return [(span(g, v, axis, place, place + 1) if keepdim else element(g, v, axis, place)) for v in ranked]
 
 
 def nth(g: Emitter, n: Node, x: Value, k: int, dim: int = -1, keepdim: bool = False) -> list[Value]:

@@ -6,10 +6,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from glow_dialects.core.extent import Extent
-from glow_frontends.graph.emitter import Emitter
+from glow_frontends.graph import Emitter, Value, shape
 from glow_frontends.graph.resample import Ratio, ratio_of, sized
 from glow_frontends.graph.sampling import grid_sampled
-from glow_frontends.graph.values import Value, shape
 from glow_frontends.torch.node import Node
 
 Rule = Callable[..., Any]

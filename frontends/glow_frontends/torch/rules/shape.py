@@ -9,18 +9,14 @@ from typing import Any
 import numpy as np
 
 from glow_dialects.core.extent import is_open
-from glow_dialects.core.types import Array, tensor
+from glow_dialects.core.types import Array
 from glow_dialects.ops.depth_to_space import DepthToSpaceOp
-from glow_dialects.ops.expand import ExpandOp
 from glow_dialects.ops.flip import FlipOp
 from glow_dialects.ops.pad import PadOp
 from glow_dialects.ops.tile import TileOp
+from glow_frontends.graph import Emitter, RuleError, Value, cast_to, dtype_of_value, rank, shape
 from glow_frontends.graph.axes import axes_of, axis_of
-from glow_frontends.graph.cast import cast_to
-from glow_frontends.graph.emitter import Emitter
-from glow_frontends.graph.errors import RuleError
-from glow_frontends.graph.shape import cut, join, pieces, take
-from glow_frontends.graph.values import Value, dtype_of_value, rank, shape, type_of
+from glow_frontends.graph.movement import cut, element, expanded, join, pieces, take
 from glow_frontends.torch.node import Decomposed, Node, number
 
 Rule = Callable[..., Any]
@@ -82,11 +78,7 @@ def expand(g: Emitter, n: Node, x: Value, size: Sequence[int], *_: Any) -> Value
     """Broadcast; -1 keeps a size."""
     before = len(size) - rank(x)
     dims = [shape(x)[i - before] if not is_open([d]) and d == -1 else d for i, d in enumerate(size)]
-    if tuple(dims) == shape(x):
-        return x
-    if isinstance(x, np.ndarray) and not is_open(dims):
-        return np.broadcast_to(x, dims)
-    return g(ExpandOp, x, results=tensor(dims, type_of(x).element_type))
+    return x if tuple(dims) == shape(x) else expanded(g, x, dims)
 
 
 def repeat(g: Emitter, n: Node, x: Value, repeats: Sequence[int]) -> Value:
@@ -139,13 +131,10 @@ def _most(first: int, last: int) -> int:
 def select(g: Emitter, n: Node, x: Value, dim: int, index: Any) -> Value:
     """One element of an axis, which is gone."""
     axis = axis_of(dim, rank(x))
-    dims = (*shape(x)[:axis], *shape(x)[axis + 1 :])
     if not isinstance(index, int) and not is_open([index]):
         return take(g, x, g.reshape(index, ()), axis, n.label)
     place = index + shape(x)[axis] if index < 0 else index
-    begin, end = [0] * rank(x), list(shape(x))
-    begin[axis], end[axis] = place, place + 1
-    return g.reshape(cut(g, x, begin, end), dims)
+    return element(g, x, axis, place)
 
 
 def split(g: Emitter, n: Node, x: Value, sizes: Any, dim: int = 0) -> list[Value]:

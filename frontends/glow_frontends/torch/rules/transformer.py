@@ -12,10 +12,8 @@ from glow_dialects.ops.arithmetic import AddOp
 from glow_dialects.ops.layer_norm import LayerNormOp
 from glow_dialects.ops.logic import NotOp
 from glow_dialects.ops.relu import ReluOp
-from glow_frontends.graph.emitter import Emitter
-from glow_frontends.graph.errors import RuleError
-from glow_frontends.graph.shape import pieces
-from glow_frontends.graph.values import Value, dtype_of_value, rank, shape
+from glow_frontends.graph import Emitter, RuleError, Value, dtype_of_value, rank, shape
+from glow_frontends.graph.movement import pieces
 from glow_frontends.torch.node import Node
 from glow_frontends.torch.rules.nn import attended, linear
 

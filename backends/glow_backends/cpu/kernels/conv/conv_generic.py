@@ -17,12 +17,11 @@ import numpy as np
 from llvmlite import ir
 
 from glow_backends.cpu.calls import CallContext, Operand, dtype_name, shape
-from glow_backends.cpu.emit.builder import F32, F64, I64, KernelBuilder
+from glow_backends.cpu.emit.builder import F32, F64, I64, KernelBuilder, element_bytes
 from glow_backends.cpu.emit.epilogue import Epilogue
 from glow_backends.cpu.emit.memory import (
     Index,
     ceil_div,
-    element_bytes,
     load_strided,
     split_index,
     store_strided,

@@ -12,13 +12,10 @@ from glow_dialects.ops.compare import CmpGeOp, CmpLeOp, CmpLtOp, CmpNeOp
 from glow_dialects.ops.logic import AndOp
 from glow_dialects.ops.select import SelectOp
 from glow_dialects.ops.softmax import SoftmaxOp
+from glow_frontends.graph import Emitter, RuleError, Value, cast_to, dtype_of_value, rank, shape
 from glow_frontends.graph.arithmetic import product
-from glow_frontends.graph.cast import cast_to
-from glow_frontends.graph.emitter import Emitter
-from glow_frontends.graph.errors import RuleError
-from glow_frontends.graph.shape import join, pieces, take
+from glow_frontends.graph.movement import join, pieces, take
 from glow_frontends.graph.sizes import objects
-from glow_frontends.graph.values import Value, dtype_of_value, rank, shape
 from glow_frontends.onnx.node import REQUIRED, Node
 from glow_frontends.onnx.rules import quantization
 from glow_frontends.onnx.rules.rule import Versions

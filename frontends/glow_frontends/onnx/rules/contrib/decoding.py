@@ -17,13 +17,10 @@ from glow_dialects.ops.reduce import ReduceMaxOp, ReduceSumOp
 from glow_dialects.ops.scatter_elements import ScatterElementsOp
 from glow_dialects.ops.select import SelectOp
 from glow_dialects.ops.unary_math import CosOp, SinOp
+from glow_frontends.graph import Emitter, RuleError, Value, cast_to, dtype_of_value, rank, shape
 from glow_frontends.graph.arithmetic import product, reduce
 from glow_frontends.graph.axes import axis_of
-from glow_frontends.graph.cast import cast_to
-from glow_frontends.graph.emitter import Emitter
-from glow_frontends.graph.errors import RuleError
-from glow_frontends.graph.shape import broadcast, cut, join, pieces, take
-from glow_frontends.graph.values import Value, dtype_of_value, rank, shape
+from glow_frontends.graph.movement import broadcast, cut, join, pieces, take
 from glow_frontends.onnx.node import REQUIRED, Node
 from glow_frontends.onnx.rules import nn
 from glow_frontends.onnx.rules.contrib.attention import join_heads, split_heads, table_rows, turned

@@ -11,12 +11,9 @@ from glow_dialects.ops.arithmetic import AddOp, MulOp
 from glow_dialects.ops.group_norm import GroupNormOp
 from glow_dialects.ops.logic import AndOp
 from glow_dialects.ops.select import SelectOp
-from glow_frontends.graph.cast import cast_to
-from glow_frontends.graph.emitter import Emitter
-from glow_frontends.graph.errors import RuleError
+from glow_frontends.graph import Emitter, RuleError, Value, cast_to, dtype_of_value, rank, shape
+from glow_frontends.graph.movement import broadcast, pieces, take
 from glow_frontends.graph.sampling import gather_points, last, linear_taps, nearest_tap, within
-from glow_frontends.graph.shape import broadcast, pieces, take
-from glow_frontends.graph.values import Value, dtype_of_value, rank, shape
 from glow_frontends.onnx.node import REQUIRED, Node
 from glow_frontends.onnx.rules import nn
 from glow_frontends.onnx.rules.contrib.fused import activate

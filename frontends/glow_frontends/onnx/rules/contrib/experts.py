@@ -21,11 +21,8 @@ from glow_dialects.ops.reduce import ReduceSumOp
 from glow_dialects.ops.relu import ReluOp
 from glow_dialects.ops.softmax import SoftmaxOp
 from glow_dialects.ops.top_k import TopKOp
-from glow_frontends.graph.cast import cast_to
-from glow_frontends.graph.emitter import Emitter
-from glow_frontends.graph.errors import RuleError
-from glow_frontends.graph.shape import broadcast, pieces
-from glow_frontends.graph.values import Value, dtype_of_value, shape
+from glow_frontends.graph import Emitter, RuleError, Value, cast_to, dtype_of_value, shape
+from glow_frontends.graph.movement import broadcast, pieces
 from glow_frontends.onnx.node import Node
 from glow_frontends.onnx.rules.rule import Versions
 

@@ -14,13 +14,10 @@ from glow_dialects.ops.dequantize_blocks import WIDTHS, DequantizeBlocksOp, dequ
 from glow_dialects.ops.reduce import ReduceSumOp
 from glow_dialects.ops.round_blocks import RoundBlocksOp
 from glow_dialects.ops.unary_math import SqrtOp
+from glow_frontends.graph import Emitter, RuleError, Value, cast_to, dtype_of_value, rank, shape
 from glow_frontends.graph.arithmetic import product
 from glow_frontends.graph.axes import axis_of
-from glow_frontends.graph.cast import cast_to
-from glow_frontends.graph.emitter import Emitter
-from glow_frontends.graph.errors import RuleError
-from glow_frontends.graph.shape import take
-from glow_frontends.graph.values import Value, dtype_of_value, rank, shape
+from glow_frontends.graph.movement import take
 from glow_frontends.onnx.node import REQUIRED, Node, known_inputs
 from glow_frontends.onnx.rules.indexing import indices_of
 from glow_frontends.onnx.rules.rule import Versions

@@ -24,9 +24,7 @@ from glow_dialects.ops.reduce import ReduceSumOp
 from glow_dialects.ops.relu import ReluOp
 from glow_dialects.ops.softmax import SoftmaxOp
 from glow_dialects.ops.unary_math import ReciprocalOp, SqrtOp
-from glow_frontends.graph.emitter import Emitter
-from glow_frontends.graph.errors import RuleError
-from glow_frontends.graph.values import BoundedValue, Value, dtype_of_value, rank, shape
+from glow_frontends.graph import BoundedValue, Emitter, RuleError, Value, dtype_of_value, rank, shape
 from glow_frontends.onnx.node import Node, Result
 from glow_frontends.onnx.rules import cast as casts
 from glow_frontends.onnx.rules import indexing, nn, sampling

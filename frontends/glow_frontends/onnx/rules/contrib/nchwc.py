@@ -15,10 +15,8 @@ from onnx import helper
 from glow_dialects.core.types import Array
 from glow_dialects.ops.arithmetic import AddOp
 from glow_dialects.ops.conv import ConvOp
-from glow_frontends.graph.emitter import Emitter
-from glow_frontends.graph.errors import RuleError
-from glow_frontends.graph.shape import cut, join
-from glow_frontends.graph.values import Value, dtype_of_value, rank, shape
+from glow_frontends.graph import Emitter, RuleError, Value, dtype_of_value, rank, shape
+from glow_frontends.graph.movement import cut, join
 from glow_frontends.onnx.node import Node
 from glow_frontends.onnx.rules import pool, resample
 from glow_frontends.onnx.rules.contrib.fused import activate

@@ -17,12 +17,9 @@ from glow_dialects.ops.gather import GatherOp
 from glow_dialects.ops.reduce import ReduceMaxOp, ReduceSumOp
 from glow_dialects.ops.scatter_nd import ScatterNdOp
 from glow_dialects.ops.select import SelectOp
+from glow_frontends.graph import BoundedValue, Emitter, RuleError, Value, cast_to, dtype_of_value, rank, shape
 from glow_frontends.graph.arithmetic import product
-from glow_frontends.graph.cast import cast_to
-from glow_frontends.graph.emitter import Emitter
-from glow_frontends.graph.errors import RuleError
-from glow_frontends.graph.shape import broadcast, join, pieces
-from glow_frontends.graph.values import BoundedValue, Value, dtype_of_value, rank, shape
+from glow_frontends.graph.movement import broadcast, join, pieces
 from glow_frontends.onnx.node import REQUIRED, Node
 from glow_frontends.onnx.rules.contrib.attention import Heads, attend, split_heads
 from glow_frontends.onnx.rules.rule import Versions

@@ -17,11 +17,9 @@ from glow_dialects.ops.expand import ExpandOp
 from glow_dialects.ops.lstm import LstmOp
 from glow_dialects.ops.select import SelectOp
 from glow_dialects.ops.softmax import SoftmaxOp
+from glow_frontends.graph import Emitter, Value, cast_to, dtype_of_value, rank, shape
 from glow_frontends.graph.axes import axis_of
-from glow_frontends.graph.cast import cast_to
-from glow_frontends.graph.emitter import Emitter
-from glow_frontends.graph.shape import join
-from glow_frontends.graph.values import Value, dtype_of_value, rank, shape
+from glow_frontends.graph.movement import join
 from glow_frontends.onnx.node import Node
 from glow_frontends.onnx.rules import nn, pool, quantization, recurrent
 from glow_frontends.onnx.rules.contrib import fused

@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 
 from glow_dialects.core.types import Array
-from glow_frontends.graph.emitter import Emitter
-from glow_frontends.graph.errors import RuleError
+from glow_frontends.graph import Emitter, RuleError
 from glow_frontends.onnx.node import REQUIRED, Node
 from glow_frontends.onnx.rules.rule import Versions
 from glow_frontends.onnx.rules.strings import text_array, texts_of

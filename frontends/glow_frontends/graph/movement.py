@@ -13,8 +13,9 @@ from glow_dialects.ops.concat import ConcatOp
 from glow_dialects.ops.expand import ExpandOp
 from glow_dialects.ops.gather import GatherOp
 from glow_dialects.ops.slice import SliceOp
-from glow_frontends.graph.emitter import Emitter, check_size
+from glow_frontends.graph.emitter import Emitter
 from glow_frontends.graph.errors import RuleError
+from glow_frontends.graph.module import check_size
 from glow_frontends.graph.values import Value, dtype_of_value, rank, shape, type_of, uniform
 
 
@@ -46,14 +47,26 @@ def cut(g: Emitter, x: Value, begin: list[int], end: list[int], step: list[int] 
     return g(SliceOp, x, starts=tuple(begin), ends=tuple(end), steps=tuple(step))
 
 
+def span(g: Emitter, x: Value, axis: int, begin: int, end: int) -> Value:
+    """x[begin:end] of an axis."""
+    begins, ends = [0] * rank(x), list(shape(x))
+    begins[axis], ends[axis] = begin, end
+    return cut(g, x, begins, ends)
+
+
+def element(g: Emitter, x: Value, axis: int, index: int) -> Value:
+    """x[index] of an axis, which is gone."""
+    dims = list(shape(x))
+    del dims[axis]
+    return g.reshape(span(g, x, axis, index, index + 1), dims)
+
+
 def pieces(g: Emitter, x: Value, axis: int, sizes: tuple[int, ...]) -> list[Value]:
     """Consecutive slices of given sizes along an axis."""
     out: list[Value] = []
     start = 0
     for length in sizes:
-        begin, end = [0] * rank(x), list(shape(x))
-        begin[axis], end[axis] = start, start + length
-        out.append(cut(g, x, begin, end))
+        out.append(span(g, x, axis, start, start + length))
         start += length
     return out
 
@@ -69,9 +82,23 @@ def broadcast(g: Emitter, x: Value, target: tuple[int, ...]) -> Value:
     if dims == shape(x):
         return x
     check_size(dims)
+    return expanded(g, x, dims)
+
+
+def expanded(g: Emitter, x: Value, dims: Sequence[int]) -> Value:
+    """`x` repeated along axes of size 1 and new axes in front."""
     if isinstance(x, np.ndarray) and not is_open(dims):
-        return np.broadcast_to(x, dims)
+        return np.broadcast_to(x, tuple(dims))
     return g(ExpandOp, x, results=tensor(dims, type_of(x).element_type))
+
+
+def known_indices(indices: Array, limits: Array) -> Array:
+    """Indices, which may count from the end, as such from 0 on; RuleError where one is out of range."""
+    bad = indices[(indices < -limits) | (indices >= limits)]
+    if bad.size:
+        size = " x ".join(map(str, limits.reshape(-1)))
+        raise RuleError(f"index {bad.flat[0]} is out of range for {size} elements")
+    return np.where(indices < 0, indices + limits, indices)
 
 
 def take(g: Emitter, x: Value, indices: Value, axis: int, checked: str | None = None) -> Value:
@@ -79,9 +106,7 @@ def take(g: Emitter, x: Value, indices: Value, axis: int, checked: str | None = 
     if isinstance(x, np.ndarray) and isinstance(indices, np.ndarray):
         return np.asarray(np.take(x, indices, axis))
     if isinstance(indices, np.ndarray) and indices.size == 1:
-        begin, end = [0] * rank(x), list(shape(x))
-        begin[axis] = int(indices.reshape(()))
-        end[axis] = begin[axis] + 1
+        place = int(indices.reshape(()))
         dims = (*shape(x)[:axis], *shape(indices), *shape(x)[axis + 1 :])
-        return g.reshape(cut(g, x, begin, end), dims)
+        return g.reshape(span(g, x, axis, place, place + 1), dims)
     return g(GatherOp, x, indices, axis=axis, checked=checked)
