@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from threading import RLock
+from types import ModuleType
 from typing import Any, ClassVar, TypeVar
 
 from xdsl.dialects.builtin import TensorType
@@ -167,6 +168,12 @@ class GraphOp(Operator):
     def takes_gradient(self) -> bool:
         """Whether this operation is differentiated as it is, not taken apart first."""
         return self.has_gradient()
+
+    @classmethod
+    def functions(cls, *modules: ModuleType) -> list[Any]:
+        """The functions of NumPy or `math` that the card names: `NUMPY`, and those of `PYTHON` in modules."""
+        named = [getattr(m, name, None) for name in cls.PYTHON.split() for m in modules]
+        return [f for f in dict.fromkeys([vars(cls).get("NUMPY"), *named]) if f is not None]
 
     @classmethod
     def can_decompose(cls) -> bool:

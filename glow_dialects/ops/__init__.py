@@ -163,8 +163,10 @@ def named(door: str) -> Mapping[str, Any]:
 
 @cache
 def numpy_operators() -> Mapping[Any, Any]:
-    """The element-wise operators by the functions of NumPy that they are (`NUMPY` on the card)."""
-    return {vars(kind)["NUMPY"]: kind for kind in pointwise_operators() if "NUMPY" in vars(kind)}
+    """The element-wise operators by the functions of NumPy that they are (`NUMPY`, `PYTHON` on the card)."""
+    import numpy as np
+
+    return {f: kind for kind in pointwise_operators() for f in kind.functions(np)}
 
 
 @cache

@@ -98,7 +98,7 @@ class SincOp(FloatUnaryOp):
 
     name = "glow.sinc"
     TORCH = "sinc"
-    NUMPY = np.sinc
+    PYTHON = "sinc"
 
     def function(self, x: Array) -> Array:
         return np.sinc(x).astype(x.dtype)

@@ -43,7 +43,8 @@ def _ones(x: Term, width: int) -> Term:
     """The ones of each, by sums of ever wider fields."""
     shift = 1
     while shift < width:
-        mask = ((1 << width) - 1) // ((1 << shift) + 1)  # fields of `shift` ones and as many zeros
+        fields = ((1 << width) - 1) // ((1 << shift) + 1)  # of `shift` ones and as many zeros
+        mask = Term(x.b.constant(np.array(fields, f"uint{width}")), x.b)
         x = x.apply(BitwiseAndOp, mask) + x.apply(ShiftRightOp, shift).apply(BitwiseAndOp, mask)
         shift *= 2
     return x
@@ -90,5 +91,5 @@ SAMPLES = tuple(
     Sample(op, (x.astype(kind),), smooth=False)
     for op in (PopcountOp, CountLeadingZerosOp)
     for kind in ("int32", "uint8", "int64", "int8", "uint32")
-    for x in (np.concatenate([random(9, dtype="int64", low=-99, high=99), [0, 1, -1, 64]]),)
+    for x in (np.concatenate([random(9, dtype="int64", low=-99, high=99), [0, 1, -1, 64, 2**62 - 5]]),)
 )

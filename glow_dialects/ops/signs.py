@@ -141,7 +141,6 @@ class NanToNumOp(NumberUnaryOp):
     posinf = opt_float_prop()
     neginf = opt_float_prop()
     TORCH = "nan_to_num"
-    NUMPY = np.nan_to_num
 
     def _limits(self, dtype: np.dtype) -> tuple[float, float]:
         most = float(ml_dtypes.finfo(dtype).max)

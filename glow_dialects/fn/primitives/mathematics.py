@@ -134,9 +134,7 @@ def _made(graph: Any) -> type[Differentiable]:
     """The primitive that an operator is; the names of `math` are those of C's library."""
     name = graph.name.removeprefix("glow.")
     python = getattr(math, name, None)
-    others = [getattr(module, n) for n in graph.PYTHON.split() for module in (math, np)]
-    # `math.log` has a base.
-    called = [vars(graph).get("NUMPY"), None if name == "log" else python, *others]
+    called = [*graph.functions(np, math), None if name == "log" else python]  # `math.log` has a base
     members = {
         "__doc__": f"{graph.__doc__}.",
         "__module__": __name__,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from math import prod
+from typing import Any
 
 import numpy as np
 from xdsl.dialects.builtin import FloatAttr, StringAttr
@@ -33,9 +34,9 @@ def same(kind: type[GraphOp]) -> Rule:
     return rule
 
 
-def properties(kind: type[GraphOp], n: Node) -> dict[str, float | str]:
+def properties(kind: type[GraphOp], n: Node) -> dict[str, Any]:
     """The properties of a card that are attributes of the same names: numbers and words."""
-    known: dict[str, float | str] = {}
+    known: dict[str, Any] = {}
     for name, default in kind.property_defaults().items():
         if isinstance(default, FloatAttr):
             known[name] = n.number(name, default.value.data)
