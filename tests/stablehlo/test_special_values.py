@@ -81,7 +81,7 @@ def test_floats(dtype: str) -> None:
 
     def exact(x: Any, y: Any) -> Any:
         totals = [p.bind(x, y) for p in (order.lt_to_p, order.le_to_p, order.eq_to_p)]
-        return *totals, lax.nextafter(x, y), lax.rem(x, y), lax.is_finite(x), jnp.sort(x.ravel())
+        return *totals, lax.nextafter(x, y), lax.rem(x, y), lax.is_finite(x), lax.sign(x), jnp.sort(x.ravel())
 
     def near(x: Any, y: Any) -> Any:
         powers = [lax.pow(x, jnp.asarray(e, dtype)) for e in (0.5, -0.5, 2.0, 0.0)]

@@ -130,7 +130,7 @@ def _floor_div(x: Vec, y: Vec) -> Vec:
 
 
 def _sign(x: Vec) -> Vec:
-    below = x.of(-1.0).where(x.compare("<", 0.0), x)
+    below = x.of(-1.0).where(x.compare("<", 0.0), x + 0.0)  # 0 of -0
     return x.of(1.0).where(x.compare(">", 0.0), below)
 
 

@@ -18,6 +18,7 @@ from glow_dialects.ops.compare import CmpEqOp, CmpGeOp, CmpLtOp
 from glow_dialects.ops.logic import BitwiseAndOp, BitwiseXorOp, IsNanOp, OrOp, ShiftLeftOp, ShiftRightOp
 from glow_dialects.ops.reduce import ReduceSumOp
 from glow_dialects.ops.select import SelectOp
+from glow_dialects.ops.unary_math import SignOp
 from glow_frontends.graph import Emitter, RuleError, Value, dtype_of_value, rank, shape, type_of
 from glow_frontends.stablehlo.node import Node, Rule
 from glow_frontends.stablehlo.values import cast, expand, like, pointwise
@@ -75,6 +76,14 @@ def _by_zero(g: Emitter, n: Node, y: Value, instead: Value) -> Value:
     if dtype_of_value(divisor).kind not in "iu" or (isinstance(divisor, np.ndarray) and divisor.all()):
         return y
     return pointwise(g, SelectOp, pointwise(g, CmpEqOp, divisor, like(0, divisor)), instead, y)
+
+
+def sign(g: Emitter, n: Node) -> Value:
+    """sign: of -0 itself."""
+    y = pointwise(g, SignOp, n[0])
+    if not is_float(n.element()):
+        return y
+    return pointwise(g, SelectOp, pointwise(g, CmpEqOp, n[0], like(0, n[0])), n[0], y)
 
 
 def clamp(g: Emitter, n: Node) -> Value:
@@ -175,4 +184,5 @@ RULES: dict[str, Rule] = {
     "replica_id": partition_id,
     "shift_right_arithmetic": partial(shift_right, True),
     "shift_right_logical": partial(shift_right, False),
+    "sign": sign,
 }

@@ -27,7 +27,7 @@ from glow_dialects.ops.logic import IsNanOp, LogicOp, NotOp
 from glow_dialects.ops.relu import ReluOp
 from glow_dialects.ops.select import SelectOp
 from glow_dialects.ops.shrink import ShrinkOp
-from glow_dialects.ops.signs import NanToNumOp
+from glow_dialects.ops.signs import HeavisideOp, NanToNumOp
 from glow_dialects.ops.unary_math import AbsOp, Expm1Op, RoundOp, RsqrtOp, SignOp, SqrtOp, TruncOp
 from glow_frontends.graph import Emitter, RuleError, Value, cast_to, dtype_of_value, rank, shape
 from glow_frontends.graph.arithmetic import clamp
@@ -209,8 +209,17 @@ def logit(g: Emitter, n: Node, x: Value, eps: Any = None) -> Value:
 
 
 def sign(g: Emitter, n: Node, x: Value) -> Value:
-    """-1, 0 or 1; of booleans themselves."""
-    return x if n.dtype == BOOL else g(SignOp, x)
+    """-1, 0 or 1, of NaN 0; of booleans themselves."""
+    if n.dtype == BOOL:
+        return x
+    y = g(SignOp, x)
+    return y if n.dtype.kind in "iu" else g(SelectOp, g(IsNanOp, x), g.like(0, x), y)
+
+
+def heaviside(g: Emitter, n: Node, x: Value, y: Value) -> Value:
+    """0 below 0, 1 above, y at 0; of NaN 0, unlike NumPy's."""
+    step = g(HeavisideOp, x, y)
+    return step if n.dtype.kind in "iu" else g(SelectOp, g(IsNanOp, x), g.like(0, x), step)
 
 
 def absolute(g: Emitter, n: Node, x: Value) -> Value:
@@ -303,6 +312,7 @@ RULES: dict[str, Rule] = {
     "hardshrink": shrink(False),
     "hardsigmoid": unary(HardSigmoidOp, alpha=1 / 6, beta=0.5),
     "hardtanh": hardtanh,
+    "heaviside": heaviside,
     "leaky_relu": leaky_relu,
     "logit": logit,
     "nan_to_num": nan_to_num,
