@@ -12,8 +12,8 @@ from glow_dialects.ops.group_norm import GroupNormOp
 from glow_dialects.ops.logic import AndOp
 from glow_dialects.ops.select import SelectOp
 from glow_frontends.graph import Emitter, RuleError, Value, cast_to, dtype_of_value, rank, shape
-from glow_frontends.graph.movement import broadcast, pieces, take
-from glow_frontends.graph.sampling import gather_points, last, linear_taps, nearest_tap, within
+from glow_frontends.graph.movement import broadcast, element, pieces, take
+from glow_frontends.graph.sampling import gather_points, linear_taps, nearest_tap, within
 from glow_frontends.onnx.node import REQUIRED, Node
 from glow_frontends.onnx.rules import nn
 from glow_frontends.onnx.rules.contrib.fused import activate
@@ -89,7 +89,7 @@ def crop_and_resize(g: Emitter, n: Node) -> Value:
     places: list[Value] = []
     inside: list[Value] = []
     for axis in (0, 1):
-        low, high = (g.reshape(last(g, regions, axis + end), (count, 1)) for end in (0, 2))
+        low, high = (g.reshape(element(g, regions, -1, axis + end), (count, 1)) for end in (0, 2))
         steps = np.arange(out[axis])[None] / max(1, out[axis] - 1)
         near, far = (steps, 1 - steps) if out[axis] > 1 else (np.full((1, 1), 0.5),) * 2
         where = g(AddOp, g(MulOp, low, far.astype(kind)), g(MulOp, high, near.astype(kind)))

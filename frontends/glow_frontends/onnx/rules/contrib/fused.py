@@ -24,9 +24,10 @@ from glow_dialects.ops.reduce import ReduceSumOp
 from glow_dialects.ops.relu import ReluOp
 from glow_dialects.ops.softmax import SoftmaxOp
 from glow_dialects.ops.unary_math import ReciprocalOp, SqrtOp
-from glow_frontends.graph import BoundedValue, Emitter, RuleError, Value, dtype_of_value, rank, shape
+from glow_frontends.graph import BoundedValue, Emitter, RuleError, Value, cast_to, dtype_of_value, rank, shape
+from glow_frontends.graph.arithmetic import product
+from glow_frontends.graph.movement import broadcast
 from glow_frontends.onnx.node import Node, Result
-from glow_frontends.onnx.rules import cast as casts
 from glow_frontends.onnx.rules import indexing, nn, sampling
 from glow_frontends.onnx.rules import shape as shapes
 from glow_frontends.onnx.rules.rule import Rule, Versions
@@ -81,7 +82,7 @@ def fused_gemm(g: Emitter, n: Node) -> Value:
 def fused_matmul(g: Emitter, n: Node) -> Value:
     """FusedMatMul: alpha A' B', the last two axes exchanged, or the first moved behind the batch."""
     parts = [_turned(g, n, n[i], name) for i, name in enumerate("AB")]
-    y = nn.product(g, parts[0], parts[1])
+    y = product(g, parts[0], parts[1])
     alpha = n.number("alpha", 1.0)
     return y if alpha == 1.0 else g(MulOp, y, g.like(alpha, y))
 
@@ -122,14 +123,14 @@ def skip_rms_norm(g: Emitter, n: Node) -> list[Value | None]:
     total = _sum(g, n[0], n[1], n.get(3))
     if n.wants(1) or n.wants(2):
         raise RuleError("statistics of a simplified norm")
-    scale = casts.cast_to(g, n[2], dtype_of_value(total))
+    scale = cast_to(g, n[2], dtype_of_value(total))
     epsilon = n.number("epsilon", 1e-12)
     return [g(RmsNormOp, total, scale, axis=rank(total) - 1, epsilon=epsilon), None, None, total]
 
 
 def _sum(g: Emitter, x: Value, skip: Value, bias: Value | None) -> Value:
     if rank(skip) < rank(x) or shape(skip) != shape(x):
-        skip = shapes.broadcast(g, skip, shape(x))
+        skip = broadcast(g, skip, shape(x))
     if bias is not None:
         x = g(AddOp, x, bias)
     return g(AddOp, x, skip)
@@ -138,7 +139,7 @@ def _sum(g: Emitter, x: Value, skip: Value, bias: Value | None) -> Value:
 def _norm(g: Emitter, n: Node, x: Value, scale: Value, shift: Value | None) -> list[Value | None]:
     """The norm over the last axis; mean and 1 / deviation where the node wants them."""
     epsilon, axis = n.number("epsilon", 1e-12), rank(x) - 1
-    parts = [None if p is None else casts.cast_to(g, p, dtype_of_value(x)) for p in (scale, shift)]
+    parts = [None if p is None else cast_to(g, p, dtype_of_value(x)) for p in (scale, shift)]
     y = g(LayerNormOp, x, *parts, axis=axis, epsilon=epsilon)
     if not (n.wants(1) or n.wants(2)):
         return [y, None, None]
@@ -162,9 +163,9 @@ def embed_layer_norm(g: Emitter, n: Node) -> list[Value | None]:
     y = g(LayerNormOp, total, n[5], n[6], axis=2, epsilon=n.number("epsilon", 1e-12))
     mask = n.get(7)
     if mask is None:
-        lengths = shapes.broadcast(g, np.zeros((), np.int32), (shape(ids)[0],))
+        lengths = broadcast(g, np.zeros((), np.int32), (shape(ids)[0],))
     else:
-        lengths = g(ReduceSumOp, casts.cast_to(g, mask, INT32), axes=(1,), keepdims=False)
+        lengths = g(ReduceSumOp, cast_to(g, mask, INT32), axes=(1,), keepdims=False)
     return [y, lengths, total]
 
 
@@ -208,7 +209,7 @@ RULES: dict[str, Versions] = {
     "Gelu": biased_gelu("none"),
     "GemmFastGelu": lambda g, n: g(
         GeluOp,
-        nn.product(g, n[0], n[1]) if n.get(2) is None else g(AddOp, nn.product(g, n[0], n[1]), n[2]),
+        product(g, n[0], n[1]) if n.get(2) is None else g(AddOp, product(g, n[0], n[1]), n[2]),
         approximate="tanh",
     ),
     "GridSample": standard(sampling.grid_sample, 16),

@@ -18,6 +18,7 @@ from glow_dialects.ops.lstm import LstmOp
 from glow_dialects.ops.select import SelectOp
 from glow_dialects.ops.softmax import SoftmaxOp
 from glow_frontends.graph import Emitter, Value, cast_to, dtype_of_value, rank, shape
+from glow_frontends.graph.arithmetic import product
 from glow_frontends.graph.axes import axis_of
 from glow_frontends.graph.movement import join
 from glow_frontends.onnx.node import Node
@@ -130,7 +131,7 @@ def gemm(g: Emitter, n: Node) -> Value:
     kinds = None if to is None else quantization.stored_kinds(plain, 1)
     if kinds is not None and not isinstance(bias, SSAValue):
         source, weights, kind = kinds
-        y = nn.product(g, quantization.as_real(g, a, source), quantization.as_real(g, b, weights))
+        y = product(g, quantization.as_real(g, a, source), quantization.as_real(g, b, weights))
         if bias is not None:
             y = g(AddOp, y, quantization.real_bias(g, bias.reshape(-1), source, weights))
         return quantization.as_stored(g, y, kind, dtype_of_value(a if zero is None else zero))
@@ -152,7 +153,7 @@ def dynamic_matmul(g: Emitter, n: Node) -> Value:
 
 def matmul_integer16(g: Emitter, n: Node) -> Value:
     """MatMulInteger16: int32 products of int16 operands."""
-    return nn.product(g, *(cast_to(g, n[i], quantization.INT32) for i in (0, 1)))
+    return product(g, *(cast_to(g, n[i], quantization.INT32) for i in (0, 1)))
 
 
 def dynamic_lstm(g: Emitter, n: Node) -> list[Value | None]:
