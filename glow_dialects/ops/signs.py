@@ -213,7 +213,6 @@ class NextafterOp(FloatBinaryOp):
 
     def formula(self, x: Term, y: Term) -> Term:
         whole, real = element_type(f"int{8 * dtype_of(typed(x.value)).itemsize}"), x.element
-        x, y = (v.expand(self._shape(x, y)) for v in (x, y))
 
         def cast(v: Term, element: Attribute) -> Term:
             return v.apply(BitCastOp, results=tensor(v.shape, element))
@@ -225,9 +224,6 @@ class NextafterOp(FloatBinaryOp):
         moved = x.equals(0).where(least, moved)
         unequal = x.equals(y).where(y, moved)
         return (x.apply(IsNanOp) | y.apply(IsNanOp)).where(x + y, unequal)
-
-    def _shape(self, *_: Term) -> tuple[int, ...]:
-        return typed(self.result).get_shape()
 
 
 _X, _Y = random(3, 4, low=-3, high=3), random(4, low=-3, high=3, seed=1)
