@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from threading import RLock
+from types import ModuleType
 from typing import Any, ClassVar, TypeVar
 
 from xdsl.dialects.builtin import TensorType
@@ -77,6 +78,16 @@ class GraphOp(Operator):
     #: Properties that number axes, of the results and of all operands alike: with an axis more in front of
     #: these, they are one more, and nothing else changes.
     AXES: ClassVar[tuple[str, ...]] = ()
+    #: Its names in other systems, several between blanks: operators of ONNX, those of ATen without `aten.`,
+    #: operations of StableHLO (`chlo.acos` where they are of CHLO). `glow_dialects.ops.named` finds them.
+    #: What names say of attributes, types and forms is up to the doors.
+    ONNX: ClassVar[str] = ""
+    TORCH: ClassVar[str] = ""
+    STABLEHLO: ClassVar[str] = ""
+    #: Other names in Python's `math` and in NumPy than the operator's own and the function `NUMPY`.
+    PYTHON: ClassVar[str] = ""
+    #: The operator that it is on booleans.
+    LOGIC: ClassVar[type[GraphOp] | None] = None
 
     def __init__(
         self,
@@ -157,6 +168,12 @@ class GraphOp(Operator):
     def takes_gradient(self) -> bool:
         """Whether this operation is differentiated as it is, not taken apart first."""
         return self.has_gradient()
+
+    @classmethod
+    def functions(cls, *modules: ModuleType) -> list[Any]:
+        """The functions of NumPy or `math` that the card names: `NUMPY`, and those of `PYTHON` in modules."""
+        named = [getattr(m, name, None) for name in cls.PYTHON.split() for m in modules]
+        return [f for f in dict.fromkeys([vars(cls).get("NUMPY"), *named]) if f is not None]
 
     @classmethod
     def can_decompose(cls) -> bool:

@@ -77,5 +77,11 @@ def random(*shape: int, dtype: str = "float32", low: float = -1, high: float = 1
     return np.asarray(np.floor(values) if np.dtype(dtype).kind in "iu" else values).astype(dtype)
 
 
+def special_pairs(dtype: str = "float32") -> tuple[Array, Array]:
+    """Two operands that meet in every pair of zeros, infinities, NaN and plain numbers."""
+    numbers = np.array([np.nan, -np.inf, -3.0, -0.5, -0.0, 0.0, 0.5, 3.0, np.inf], dtype)
+    return numbers.reshape(-1, 1), numbers
+
+
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _MIX = (np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB))

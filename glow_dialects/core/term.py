@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
+import ml_dtypes
 from xdsl.dialects.builtin import i64
 from xdsl.ir import Attribute, SSAValue
 
 from glow_dialects.core.builder import Builder
 from glow_dialects.core.extent import Extent
 from glow_dialects.core.graph_op import GraphOp
-from glow_dialects.core.types import element_of, shape_of, tensor
+from glow_dialects.core.types import dtype_of, element_of, shape_of, tensor, typed
 from glow_dialects.ops import operator_class
 
 
@@ -34,6 +35,11 @@ class Term:
     def element(self) -> Attribute:
         """The element type."""
         return element_of(self.value)
+
+    @property
+    def epsilon(self) -> float:
+        """From 1 to the next float of this element type."""
+        return float(cast(Any, ml_dtypes.finfo(dtype_of(typed(self.value)))).eps)
 
     def of(self, x: Operand) -> Term:
         """Another operand as a term: a number is a rank-0 splat of this element type."""
@@ -107,6 +113,9 @@ class Term:
 
     def __and__(self, other: Term) -> Term:
         return self.apply(operator_class("and"), other)
+
+    def __or__(self, other: Term) -> Term:
+        return self.apply(operator_class("or"), other)
 
     def equals(self, other: Operand) -> Term:
         """Whether elements are equal."""

@@ -38,6 +38,9 @@ class SigmoidOp(FloatUnaryOp):
     """1 / (1 + e^-x)"""
 
     name = "glow.sigmoid"
+    ONNX = "Sigmoid"
+    TORCH = "sigmoid"
+    STABLEHLO = "logistic"
     RANGE = (0, 1)
 
     def function(self, x: Array) -> Array:
@@ -55,6 +58,9 @@ class TanhOp(FloatUnaryOp):
     """Hyperbolic tangent"""
 
     name = "glow.tanh"
+    ONNX = "Tanh"
+    TORCH = "tanh"
+    STABLEHLO = "tanh"
     NUMPY = np.tanh
 
     def derivative(self, x: Term, y: Term) -> Term:
@@ -66,6 +72,8 @@ class LeakyReluOp(FloatUnaryOp):
     """x >= 0 ? x : alpha x"""
 
     name = "glow.leaky_relu"
+    ONNX = "LeakyRelu"
+    TORCH = "leaky_relu"
     alpha = float_prop(0.01)
 
     def function(self, x: Array) -> Array:
@@ -83,6 +91,8 @@ class PreluOp(BinaryOp):
     """lhs >= 0 ? lhs : lhs * rhs, with a slope rhs that broadcasts"""
 
     name = "glow.prelu"
+    ONNX = "PRelu"
+    TORCH = "prelu _prelu_kernel"
 
     def function(self, x: Array, y: Array) -> Array:
         return np.where(x >= 0, x, x * y)
@@ -122,6 +132,8 @@ class EluOp(EluFamilyOp):
     """x > 0 ? x : alpha (e^x - 1)"""
 
     name = "glow.elu"
+    ONNX = "Elu"
+    TORCH = "elu"
     alpha = float_prop(1.0)
 
     @property
@@ -134,6 +146,7 @@ class SeluOp(EluFamilyOp):
     """gamma (x > 0 ? x : alpha (e^x - 1))"""
 
     name = "glow.selu"
+    ONNX = "Selu"
     alpha = float_prop(_SELU_ALPHA)
     gamma = float_prop(_SELU_GAMMA)
 
@@ -147,6 +160,7 @@ class CeluOp(EluFamilyOp):
     """x > 0 ? x : alpha (e^(x / alpha) - 1)"""
 
     name = "glow.celu"
+    ONNX = "Celu"
     alpha = float_prop(1.0)
 
     def check(self) -> None:
@@ -163,6 +177,8 @@ class HardSigmoidOp(FloatUnaryOp):
     """alpha x + beta, clipped to 0 .. 1"""
 
     name = "glow.hard_sigmoid"
+    ONNX = "HardSigmoid"
+    TORCH = "hardsigmoid"
     alpha = float_prop(0.2)
     beta = float_prop(0.5)
 
@@ -181,6 +197,8 @@ class HardSwishOp(FloatUnaryOp):
     """x clip(x / 6 + 1/2, 0, 1)"""
 
     name = "glow.hard_swish"
+    ONNX = "HardSwish"
+    TORCH = "hardswish"
 
     def function(self, x: Array) -> Array:
         return x * np.clip(x / x.dtype.type(6) + x.dtype.type(0.5), 0, 1)
@@ -202,6 +220,8 @@ class GeluOp(FloatUnaryOp):
     """x P(N < x), N normal; approximate is "none" (by erf) or "tanh\""""
 
     name = "glow.gelu"
+    ONNX = "Gelu"
+    TORCH = "gelu"
     approximate = str_prop("none")
 
     def check(self) -> None:
@@ -240,6 +260,7 @@ class SwishOp(FloatUnaryOp):
     """x sigmoid(alpha x); SiLU for alpha = 1"""
 
     name = "glow.swish"
+    TORCH = "silu"
     alpha = float_prop(1.0)
 
     def function(self, x: Array) -> Array:
@@ -259,6 +280,8 @@ class SoftplusOp(FloatUnaryOp):
     """log(1 + e^x)"""
 
     name = "glow.softplus"
+    ONNX = "Softplus"
+    TORCH = "softplus"
 
     def function(self, x: Array) -> Array:
         return _softplus(x)
@@ -272,6 +295,7 @@ class SoftsignOp(FloatUnaryOp):
     """x / (1 + |x|)"""
 
     name = "glow.softsign"
+    ONNX = "Softsign"
 
     def function(self, x: Array) -> Array:
         return x / (1 + np.abs(x))
@@ -290,6 +314,8 @@ class MishOp(FloatUnaryOp):
     """x tanh(softplus x)"""
 
     name = "glow.mish"
+    ONNX = "Mish"
+    TORCH = "mish"
 
     def function(self, x: Array) -> Array:
         return x * np.tanh(_softplus(x))
@@ -320,6 +346,8 @@ class ClipOp(UnaryOp):
     """x, at least min and then at most max"""
 
     name = "glow.clip"
+    ONNX = "Clip"
+    TORCH = "clamp"
     CLAMPS = True
     min = float_prop(-math.inf)
     max = float_prop(math.inf)
@@ -352,6 +380,7 @@ class ThresholdedReluOp(FloatUnaryOp):
     """x > alpha ? x : 0"""
 
     name = "glow.thresholded_relu"
+    ONNX = "ThresholdedRelu"
     alpha = float_prop(1.0)
 
     def function(self, x: Array) -> Array:

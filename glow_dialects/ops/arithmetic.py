@@ -5,22 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from xdsl.ir import Attribute, SSAValue
+from xdsl.ir import Attribute
 
-from glow_dialects.core.builder import Builder
 from glow_dialects.core.graph_op import graph_op
 from glow_dialects.core.sample import Sample, random
 from glow_dialects.core.term import Term
 from glow_dialects.core.types import Array, broadcast_shapes, element_of, is_float, shape_of, tensor
-from glow_dialects.ops.elementwise import BinaryOp
+from glow_dialects.ops.elementwise import BinaryOp, Pair
+from glow_dialects.ops.logic import AndOp, OrOp, XorOp
 from glow_dialects.ops.quantized_arithmetic import QuantizedAddOp, QuantizedMulOp, QuantizedSubOp
-
-Pair = tuple[Term | None, Term | None]
-
-
-def negated(x: SSAValue, b: Builder) -> SSAValue:
-    """-x, as a product that folds into others."""
-    return (-Term(x, b)).value
 
 
 @graph_op
@@ -28,6 +21,10 @@ class AddOp(BinaryOp):
     """lhs + rhs (or of booleans)"""
 
     name = "glow.add"
+    ONNX = "Add"
+    TORCH = "add"
+    STABLEHLO = "add"
+    LOGIC = OrOp
     COMMUTATIVE = True
     HOMOGENEOUS = True
     QUANTIZED = QuantizedAddOp
@@ -42,6 +39,10 @@ class SubOp(BinaryOp):
     """lhs - rhs (xor of booleans)"""
 
     name = "glow.sub"
+    ONNX = "Sub"
+    TORCH = "sub"
+    STABLEHLO = "subtract"
+    LOGIC = XorOp
     HOMOGENEOUS = True
     QUANTIZED = QuantizedSubOp
 
@@ -57,6 +58,10 @@ class MulOp(BinaryOp):
     """lhs * rhs (and of booleans)"""
 
     name = "glow.mul"
+    ONNX = "Mul"
+    TORCH = "mul"
+    STABLEHLO = "multiply"
+    LOGIC = AndOp
     COMMUTATIVE = True
     HOMOGENEOUS = True
     QUANTIZED = QuantizedMulOp
@@ -71,6 +76,9 @@ class DivOp(BinaryOp):
     """lhs / rhs; integers towards zero, 0 for a zero divisor"""
 
     name = "glow.div"
+    ONNX = "Div"
+    TORCH = "div"
+    STABLEHLO = "divide"
     MAGNIFIES = 1
 
     def function(self, x: Array, y: Array) -> Array:
@@ -85,7 +93,7 @@ class DivOp(BinaryOp):
         return left, -(left * self.result)
 
 
-def _shares(dy: Term, wins: Term, ties: Term) -> Pair:
+def shares(dy: Term, wins: Term, ties: Term) -> Pair:
     """dy for the operand that won, half of it for each of two equal ones; `ties`: wins or equal."""
     half, zero = dy * 0.5, dy.of(0)
     left = wins.where(half, zero) + ties.where(half, zero)
@@ -97,13 +105,17 @@ class MaxOp(BinaryOp):
     """The larger of lhs and rhs; NaN if either is"""
 
     name = "glow.max"
+    ONNX = "Max"
+    TORCH = "maximum"
+    STABLEHLO = "maximum"
+    LOGIC = OrOp
     COMMUTATIVE = True
     CLAMPS = True
     MOVES_ELEMENTS = True
     NUMPY = np.maximum
 
     def cotangents(self, dy: Term, x: Term, y: Term) -> Pair:
-        return _shares(dy, x > y, x >= y)
+        return shares(dy, x > y, x >= y)
 
 
 @graph_op
@@ -111,13 +123,17 @@ class MinOp(BinaryOp):
     """The smaller of lhs and rhs; NaN if either is"""
 
     name = "glow.min"
+    ONNX = "Min"
+    TORCH = "minimum"
+    STABLEHLO = "minimum"
+    LOGIC = AndOp
     COMMUTATIVE = True
     CLAMPS = True
     MOVES_ELEMENTS = True
     NUMPY = np.minimum
 
     def cotangents(self, dy: Term, x: Term, y: Term) -> Pair:
-        return _shares(dy, x < y, x <= y)
+        return shares(dy, x < y, x <= y)
 
 
 @graph_op
@@ -125,6 +141,9 @@ class PowOp(BinaryOp):
     """lhs ^ rhs; the exponent may have an element type of its own"""
 
     name = "glow.pow"
+    ONNX = "Pow"
+    TORCH = "pow"
+    STABLEHLO = "power"
     HOMOGENEOUS = True
 
     def infer(self) -> Sequence[Attribute]:
@@ -158,6 +177,8 @@ class ModOp(BinaryOp):
     """Remainder with the sign of rhs; 0 for an integer zero divisor"""
 
     name = "glow.mod"
+    ONNX = "Mod"
+    TORCH = "remainder"
     NUMPY = np.mod
 
     def cotangents(self, dy: Term, x: Term, y: Term) -> Pair:
@@ -171,6 +192,8 @@ class FmodOp(BinaryOp):
     """Remainder with the sign of lhs; 0 for an integer zero divisor"""
 
     name = "glow.fmod"
+    TORCH = "fmod"
+    STABLEHLO = "remainder"
     NUMPY = np.fmod
 
     def cotangents(self, dy: Term, x: Term, y: Term) -> Pair:
@@ -184,6 +207,7 @@ class FloorDivOp(BinaryOp):
     """floor(lhs / rhs); 0 for an integer zero divisor"""
 
     name = "glow.floor_div"
+    TORCH = "floor_divide"
     NUMPY = np.floor_divide
 
     def cotangents(self, dy: Term, x: Term, y: Term) -> Pair:

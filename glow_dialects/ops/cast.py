@@ -37,6 +37,9 @@ class CastOp(PureOp):
     """
 
     name = "glow.cast"
+    ONNX = "Cast"
+    TORCH = "_to_copy"
+    STABLEHLO = "convert"
     DATA_PARALLEL = True
     saturate = bool_prop(True)
     input = operand_def(Tensor)

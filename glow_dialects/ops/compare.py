@@ -12,6 +12,8 @@ class CmpEqOp(CompareOp):
     """lhs == rhs"""
 
     name = "glow.cmp_eq"
+    ONNX = "Equal"
+    TORCH = "eq"
     COMMUTATIVE = True
     NUMPY = np.equal
 
@@ -21,6 +23,7 @@ class CmpNeOp(CompareOp):
     """lhs != rhs"""
 
     name = "glow.cmp_ne"
+    TORCH = "ne"
     COMMUTATIVE = True
     NUMPY = np.not_equal
 
@@ -30,6 +33,8 @@ class CmpLtOp(CompareOp):
     """lhs < rhs"""
 
     name = "glow.cmp_lt"
+    ONNX = "Less"
+    TORCH = "lt"
     NUMPY = np.less
 
 
@@ -38,6 +43,8 @@ class CmpLeOp(CompareOp):
     """lhs <= rhs"""
 
     name = "glow.cmp_le"
+    ONNX = "LessOrEqual"
+    TORCH = "le"
     NUMPY = np.less_equal
 
 
@@ -46,6 +53,8 @@ class CmpGtOp(CompareOp):
     """lhs > rhs"""
 
     name = "glow.cmp_gt"
+    ONNX = "Greater"
+    TORCH = "gt"
     NUMPY = np.greater
 
 
@@ -54,6 +63,8 @@ class CmpGeOp(CompareOp):
     """lhs >= rhs"""
 
     name = "glow.cmp_ge"
+    ONNX = "GreaterOrEqual"
+    TORCH = "ge"
     NUMPY = np.greater_equal
 
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import Any, ClassVar, TypeAlias
 
 import ml_dtypes
 import numpy as np
-from xdsl.dialects.builtin import i1
+from xdsl.dialects.builtin import bf16, f16, f32, i1
 from xdsl.ir import Attribute, SSAValue
 from xdsl.irdl import operand_def, result_def
 from xdsl.utils.exceptions import VerifyException
@@ -28,6 +28,9 @@ from glow_dialects.core.types import (
     tensor,
     typed,
 )
+
+#: The gradients of two operands.
+Pair: TypeAlias = tuple[Term | None, Term | None]
 
 
 class UnaryOp(PureOp):
@@ -72,7 +75,7 @@ class UnaryOp(PureOp):
         return [None if grad is None else grad.value]
 
     def decompose(self, b: Builder) -> Sequence[SSAValue]:
-        return [self.formula(Term(self.input, b)).value]
+        return by_formula(self, b, (self.input,))
 
     @classmethod
     def has_gradient(cls) -> bool:
@@ -86,7 +89,8 @@ class UnaryOp(PureOp):
 class BinaryOp(PureOp):
     """result[i] = f(lhs[i], rhs[i]) with NumPy broadcasting; equal element types.
 
-    An operator says `NUMPY` or `function`, and `cotangents` where it has a gradient.
+    An operator says `NUMPY` or `function`, `cotangents` where it has a gradient, and `formula` where
+    smaller operators compute it.
     """
 
     MEANING = ("reference", "function")
@@ -113,6 +117,10 @@ class BinaryOp(PureOp):
         """The gradients of the operands x and y, before broadcast axes are summed."""
         raise NotImplementedError(f"{self.name} has no gradient")
 
+    def formula(self, x: Term, y: Term) -> Term:
+        """The result by smaller operators."""
+        raise NotImplementedError(f"{self.name} has no decomposition")
+
     def reference(self, result: Array, lhs: Array, rhs: Array) -> None:
         with np.errstate(all="ignore"):
             result[...] = self.function(widen(lhs), widen(rhs))
@@ -125,6 +133,33 @@ class BinaryOp(PureOp):
     @classmethod
     def has_gradient(cls) -> bool:
         return is_overridden(cls, BinaryOp, "gradient", "backward", "cotangents")
+
+    def decompose(self, b: Builder) -> Sequence[SSAValue]:
+        return by_formula(self, b, (self.lhs, self.rhs))
+
+    @classmethod
+    def can_decompose(cls) -> bool:
+        return is_overridden(cls, BinaryOp, "decompose", "formula")
+
+
+def by_formula(op: UnaryOp | BinaryOp, b: Builder, operands: Sequence[SSAValue]) -> Sequence[SSAValue]:
+    """The result of a formula, of halves in f32, as the references compute it, rounded once."""
+    formula: Any = op.formula
+    terms = [Term(v, b) for v in operands]
+    element = terms[0].element
+    if element not in (f16, bf16):
+        return [formula(*terms).value]
+    result = formula(*(t.cast(f32) for t in terms))
+    return [result.cast(element_of(op.result)).value]
+
+
+class FloatBinaryOp(BinaryOp):
+    """A function of two real numbers: floats only."""
+
+    def infer(self) -> Sequence[Attribute]:
+        if not is_float(element_of(self.lhs)):
+            raise VerifyException(f"{self.name}: the operands must be of floats, got {self.lhs.type}")
+        return super().infer()
 
 
 class NumberUnaryOp(UnaryOp):

@@ -18,6 +18,7 @@ class IdentityOp(PureOp):
     """The input, unchanged: a view of it where a pass does not remove it."""
 
     name = "glow.identity"
+    ONNX = "Identity"
     MOVES_ELEMENTS = True
     DATA_PARALLEL = True
     VIEW = True

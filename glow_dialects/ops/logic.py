@@ -36,6 +36,8 @@ class NotOp(UnaryOp):
     """not x, of booleans"""
 
     name = "glow.not"
+    ONNX = "Not"
+    TORCH = "logical_not"
     NUMPY = np.logical_not
 
     def infer(self) -> Sequence[Attribute]:
@@ -48,6 +50,8 @@ class AndOp(LogicOp):
     """lhs and rhs, of booleans"""
 
     name = "glow.and"
+    ONNX = "And"
+    TORCH = "logical_and"
     COMMUTATIVE = True
     NUMPY = np.logical_and
 
@@ -57,6 +61,8 @@ class OrOp(LogicOp):
     """lhs or rhs, of booleans"""
 
     name = "glow.or"
+    ONNX = "Or"
+    TORCH = "logical_or"
     COMMUTATIVE = True
     NUMPY = np.logical_or
 
@@ -66,6 +72,8 @@ class XorOp(LogicOp):
     """lhs xor rhs, of booleans"""
 
     name = "glow.xor"
+    ONNX = "Xor"
+    TORCH = "logical_xor"
     COMMUTATIVE = True
     NUMPY = np.logical_xor
 
@@ -75,6 +83,10 @@ class BitwiseNotOp(UnaryOp):
     """Every bit flipped"""
 
     name = "glow.bitwise_not"
+    ONNX = "BitwiseNot"
+    TORCH = "bitwise_not"
+    STABLEHLO = "not"
+    LOGIC = NotOp
     NUMPY = np.bitwise_not
 
     def infer(self) -> Sequence[Attribute]:
@@ -87,6 +99,10 @@ class BitwiseAndOp(BitsOp):
     """lhs & rhs"""
 
     name = "glow.bitwise_and"
+    ONNX = "BitwiseAnd"
+    TORCH = "bitwise_and"
+    STABLEHLO = "and"
+    LOGIC = AndOp
     COMMUTATIVE = True
     NUMPY = np.bitwise_and
 
@@ -96,6 +112,10 @@ class BitwiseOrOp(BitsOp):
     """lhs | rhs"""
 
     name = "glow.bitwise_or"
+    ONNX = "BitwiseOr"
+    TORCH = "bitwise_or"
+    STABLEHLO = "or"
+    LOGIC = OrOp
     COMMUTATIVE = True
     NUMPY = np.bitwise_or
 
@@ -105,15 +125,12 @@ class BitwiseXorOp(BitsOp):
     """lhs ^ rhs"""
 
     name = "glow.bitwise_xor"
+    ONNX = "BitwiseXor"
+    TORCH = "bitwise_xor"
+    STABLEHLO = "xor"
+    LOGIC = XorOp
     COMMUTATIVE = True
     NUMPY = np.bitwise_xor
-
-
-def _shifted(shift: np.ufunc, x: Array, y: Array) -> Array:
-    """x shifted by y bits; 0 for shifts outside the width."""
-    inside = (y >= 0) & (y < x.dtype.itemsize * 8)
-    moved = shift(x, np.where(inside, y, 0).astype(x.dtype))
-    return np.where(inside, moved, 0).astype(x.dtype)
 
 
 @graph_op
@@ -121,19 +138,19 @@ class ShiftLeftOp(BitsOp):
     """lhs << rhs; 0 for shifts outside the width"""
 
     name = "glow.shift_left"
-
-    def function(self, x: Array, y: Array) -> Array:
-        return _shifted(np.left_shift, x, y)
+    NUMPY = np.left_shift
+    TORCH = "bitwise_left_shift __lshift__"
+    STABLEHLO = "shift_left"
 
 
 @graph_op
 class ShiftRightOp(BitsOp):
-    """lhs >> rhs, keeping the sign of signed integers; 0 for shifts outside the width"""
+    """lhs >> rhs with copies of the sign of signed integers; for shifts outside the width only those"""
 
     name = "glow.shift_right"
-
-    def function(self, x: Array, y: Array) -> Array:
-        return _shifted(np.right_shift, x, y)
+    NUMPY = np.right_shift
+    TORCH = "bitwise_right_shift __rshift__"
+    STABLEHLO = "shift_right_arithmetic"
 
 
 @graph_op
@@ -141,6 +158,8 @@ class IsNanOp(UnaryTestOp):
     """Whether x is NaN"""
 
     name = "glow.is_nan"
+    ONNX = "IsNaN"
+    TORCH = "isnan"
     NUMPY = np.isnan
 
 
@@ -149,6 +168,9 @@ class IsInfOp(UnaryTestOp):
     """Whether x is an infinity of a detected sign"""
 
     name = "glow.is_inf"
+    ONNX = "IsInf"
+    TORCH = "isinf"
+    STABLEHLO = "chlo.is_inf"
     detect_negative = bool_prop(True)
     detect_positive = bool_prop(True)
 

@@ -16,6 +16,8 @@ class ReluOp(UnaryOp):
     """max(x, 0)"""
 
     name = "glow.relu"
+    ONNX = "Relu"
+    TORCH = "relu"
     CLAMPS = True
     RANGE = (0, math.inf)
 

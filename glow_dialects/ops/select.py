@@ -21,6 +21,9 @@ class SelectOp(PureOp):
     """condition[i] ? lhs[i] : rhs[i], NumPy broadcasting over all three."""
 
     name = "glow.select"
+    ONNX = "Where"
+    TORCH = "where"
+    STABLEHLO = "select"
     INPLACE = ("lhs", "rhs")
     DATA_PARALLEL = True
     condition = operand_def(Tensor)

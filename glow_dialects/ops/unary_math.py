@@ -19,6 +19,9 @@ class NegOp(NumberUnaryOp):
     """-x"""
 
     name = "glow.neg"
+    ONNX = "Neg"
+    TORCH = "neg"
+    STABLEHLO = "negate"
     HOMOGENEOUS = True
     NUMPY = np.negative
 
@@ -31,6 +34,9 @@ class AbsOp(UnaryOp):
     """|x|"""
 
     name = "glow.abs"
+    ONNX = "Abs"
+    TORCH = "abs"
+    STABLEHLO = "abs"
     HOMOGENEOUS = True
     RANGE = (0, math.inf)
     NUMPY = np.abs
@@ -44,6 +50,9 @@ class FloorOp(RoundingOp):
     """The largest integer <= x"""
 
     name = "glow.floor"
+    ONNX = "Floor"
+    TORCH = "floor"
+    STABLEHLO = "floor"
     NUMPY = np.floor
 
 
@@ -52,6 +61,9 @@ class CeilOp(RoundingOp):
     """The smallest integer >= x"""
 
     name = "glow.ceil"
+    ONNX = "Ceil"
+    TORCH = "ceil"
+    STABLEHLO = "ceil"
     NUMPY = np.ceil
 
 
@@ -60,6 +72,9 @@ class RoundOp(RoundingOp):
     """The nearest integer, ties to even"""
 
     name = "glow.round"
+    ONNX = "Round"
+    TORCH = "round"
+    STABLEHLO = "round_nearest_even"
     NUMPY = np.rint
 
 
@@ -68,6 +83,9 @@ class SignOp(NumberUnaryOp):
     """-1, 0 or 1; NaN for NaN"""
 
     name = "glow.sign"
+    ONNX = "Sign"
+    TORCH = "sign"
+    STABLEHLO = "sign"
     NUMPY = np.sign
 
     def cotangent(self, dy: Term, x: Term, y: Term) -> Term | None:
@@ -79,6 +97,7 @@ class TruncOp(RoundingOp):
     """x without its fraction"""
 
     name = "glow.trunc"
+    TORCH = "trunc"
     NUMPY = np.trunc
 
 
@@ -87,6 +106,9 @@ class SqrtOp(FloatUnaryOp):
     """Square root; NaN below 0"""
 
     name = "glow.sqrt"
+    ONNX = "Sqrt"
+    TORCH = "sqrt"
+    STABLEHLO = "sqrt"
     HOMOGENEOUS = True
     MAGNIFIES = 0
     NUMPY = np.sqrt
@@ -100,6 +122,8 @@ class RsqrtOp(FloatUnaryOp):
     """1 / sqrt(x)"""
 
     name = "glow.rsqrt"
+    TORCH = "rsqrt"
+    STABLEHLO = "rsqrt"
     MAGNIFIES = 0
 
     def function(self, x: Array) -> Array:
@@ -117,6 +141,8 @@ class ReciprocalOp(FloatUnaryOp):
     """1 / x"""
 
     name = "glow.reciprocal"
+    ONNX = "Reciprocal"
+    TORCH = "reciprocal"
     MAGNIFIES = 0
 
     def function(self, x: Array) -> Array:
@@ -134,6 +160,9 @@ class SinOp(FloatUnaryOp):
     """sin x"""
 
     name = "glow.sin"
+    ONNX = "Sin"
+    TORCH = "sin"
+    STABLEHLO = "sine"
     NUMPY = np.sin
 
     def derivative(self, x: Term, y: Term) -> Term:
@@ -145,6 +174,9 @@ class CosOp(FloatUnaryOp):
     """cos x"""
 
     name = "glow.cos"
+    ONNX = "Cos"
+    TORCH = "cos"
+    STABLEHLO = "cosine"
     NUMPY = np.cos
 
     def cotangent(self, dy: Term, x: Term, y: Term) -> Term:
@@ -156,6 +188,9 @@ class TanOp(FloatUnaryOp):
     """tan x"""
 
     name = "glow.tan"
+    ONNX = "Tan"
+    TORCH = "tan"
+    STABLEHLO = "tan chlo.tan"
     NUMPY = np.tan
 
     def derivative(self, x: Term, y: Term) -> Term:
@@ -170,6 +205,9 @@ class AsinOp(FloatUnaryOp):
     """Inverse sine"""
 
     name = "glow.asin"
+    ONNX = "Asin"
+    TORCH = "asin"
+    STABLEHLO = "chlo.asin"
     NUMPY = np.arcsin
 
     def cotangent(self, dy: Term, x: Term, y: Term) -> Term:
@@ -181,6 +219,9 @@ class AcosOp(FloatUnaryOp):
     """Inverse cosine"""
 
     name = "glow.acos"
+    ONNX = "Acos"
+    TORCH = "acos"
+    STABLEHLO = "chlo.acos"
     NUMPY = np.arccos
 
     def cotangent(self, dy: Term, x: Term, y: Term) -> Term:
@@ -192,6 +233,9 @@ class AtanOp(FloatUnaryOp):
     """Inverse tangent"""
 
     name = "glow.atan"
+    ONNX = "Atan"
+    TORCH = "atan"
+    STABLEHLO = "chlo.atan"
     NUMPY = np.arctan
 
     def cotangent(self, dy: Term, x: Term, y: Term) -> Term:
@@ -203,6 +247,9 @@ class SinhOp(FloatUnaryOp):
     """Hyperbolic sine"""
 
     name = "glow.sinh"
+    ONNX = "Sinh"
+    TORCH = "sinh"
+    STABLEHLO = "chlo.sinh"
     NUMPY = np.sinh
 
     def derivative(self, x: Term, y: Term) -> Term:
@@ -214,6 +261,9 @@ class CoshOp(FloatUnaryOp):
     """Hyperbolic cosine"""
 
     name = "glow.cosh"
+    ONNX = "Cosh"
+    TORCH = "cosh"
+    STABLEHLO = "chlo.cosh"
     NUMPY = np.cosh
 
     def derivative(self, x: Term, y: Term) -> Term:
@@ -225,6 +275,9 @@ class AsinhOp(FloatUnaryOp):
     """Inverse hyperbolic sine"""
 
     name = "glow.asinh"
+    ONNX = "Asinh"
+    TORCH = "asinh"
+    STABLEHLO = "chlo.asinh"
     NUMPY = np.arcsinh
 
     def cotangent(self, dy: Term, x: Term, y: Term) -> Term:
@@ -236,6 +289,9 @@ class AcoshOp(FloatUnaryOp):
     """Inverse hyperbolic cosine"""
 
     name = "glow.acosh"
+    ONNX = "Acosh"
+    TORCH = "acosh"
+    STABLEHLO = "chlo.acosh"
     NUMPY = np.arccosh
 
     def cotangent(self, dy: Term, x: Term, y: Term) -> Term:
@@ -247,6 +303,9 @@ class AtanhOp(FloatUnaryOp):
     """Inverse hyperbolic tangent"""
 
     name = "glow.atanh"
+    ONNX = "Atanh"
+    TORCH = "atanh"
+    STABLEHLO = "chlo.atanh"
     NUMPY = np.arctanh
 
     def cotangent(self, dy: Term, x: Term, y: Term) -> Term:
@@ -258,6 +317,9 @@ class ExpOp(FloatUnaryOp):
     """e^x"""
 
     name = "glow.exp"
+    ONNX = "Exp"
+    TORCH = "exp"
+    STABLEHLO = "exponential"
     RANGE = (0, math.inf)
     NUMPY = np.exp
 
@@ -270,6 +332,9 @@ class LogOp(FloatUnaryOp):
     """Natural logarithm"""
 
     name = "glow.log"
+    ONNX = "Log"
+    TORCH = "log"
+    STABLEHLO = "log"
     MAGNIFIES = 0
     NUMPY = np.log
 
@@ -282,6 +347,8 @@ class Log1pOp(FloatUnaryOp):
     """log(1 + x)"""
 
     name = "glow.log1p"
+    TORCH = "log1p"
+    STABLEHLO = "log_plus_one"
     MAGNIFIES = 0
     NUMPY = np.log1p
 
@@ -294,6 +361,8 @@ class Expm1Op(FloatUnaryOp):
     """e^x - 1"""
 
     name = "glow.expm1"
+    TORCH = "expm1"
+    STABLEHLO = "exponential_minus_one"
     NUMPY = np.expm1
 
     def derivative(self, x: Term, y: Term) -> Term:
@@ -337,6 +406,9 @@ class ErfOp(FloatUnaryOp):
     """The error function"""
 
     name = "glow.erf"
+    ONNX = "Erf"
+    TORCH = "erf special_erf"
+    STABLEHLO = "chlo.erf"
 
     def function(self, x: Array) -> Array:
         return erf(x)

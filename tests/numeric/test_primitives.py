@@ -55,7 +55,8 @@ def code_of(card: type[ScalarPrimitive]) -> bool:
     """Whether the CPU has code for a primitive on numbers."""
     named = issubclass(card, Mathematical | Comparison) and bool(card.code)
     product = card is Square  # of numbers it is inferred as a product
-    return named or product or issubclass(card, Extreme | Chosen) or card in FLOATS or card in INTS
+    written = issubclass(card, Differentiable) and bool(card.code or card.formula().ops)
+    return named or product or written or issubclass(card, Extreme | Chosen) or card in FLOATS or card in INTS
 
 
 def families() -> set[type[Primitive]]:

@@ -82,6 +82,18 @@ def test_what_makes_it_native(
         )
 
 
+def test_names_at_doors(checkout: Path) -> None:
+    """Names stand on the card of an element-wise operator; others have none."""
+    options = ["--doc", "Made up", "--root", str(checkout), "--torch", "made_up"]
+    assert main(["made_up_clip", "x / (1 + np.abs(x))", *options]) == 0
+    card = loaded(checkout / "glow_dialects/ops/made_up_clip.py")
+    assert card.MadeUpClipOp.TORCH == "made_up"
+    text = (checkout / "glow_dialects/ops/__init__.py").read_text()
+    assert "made_up_clip" in text[text.index("ELEMENTWISE = {") : text.index("OPERATORS = {")]
+    with pytest.raises(SystemExit):
+        main(["made_up_scale", "data * scale", "--operands", "data,scale", *options])
+
+
 def test_card_is_listed_in_order() -> None:
     """The table stays sorted, and everything else stays as it was."""
     before = (ROOT / "glow_dialects/ops/__init__.py").read_text()
@@ -89,7 +101,7 @@ def test_card_is_listed_in_order() -> None:
     after = listed(before, "made_up")
     assert after.replace(line, "") == before
     assert after.index('"lstm"') < after.index(line) < after.index('"matmul"')
-    assert listed(before, "zzz").endswith(before[before.index("}\n") :])
+    assert listed(before, "zzz").endswith(before[before.index("}\n", before.index("\nOPERATORS = {")) :])
 
 
 def test_existing_card_is_kept(checkout: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -39,10 +39,11 @@ _FUNCTIONS = (
         "cos",
         "cosh",
         "erf",
+        "erfc",
         "exp",
         "exp2",
     ),
-    *("expm1", "fmod", "log", "log10", "log1p", "log2", "pow", "sin", "sinh", "tan", "tanh"),
+    *("expm1", "fmod", "hypot", "log", "log10", "log1p", "log2", "pow", "sin", "sinh", "tan", "tanh"),
 )
 _MATH = [name + kind for name in _FUNCTIONS for kind in ("", "f")]
 """What the loader takes of JavaScript where code calls the mathematical library."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from glow_dialects.core.files import whole
@@ -16,7 +16,7 @@ from glow_tools.common import command, fail, guarded
 
 EXAMPLES = """\
   python -m glow_tools.new_op soft_clip "x / (1 + np.abs(x))" --doc "x squashed to (-1, 1)"
-  python -m glow_tools.new_op hypot "np.hypot(x, y)" --doc "sqrt(x^2 + y^2), broadcasting"
+  python -m glow_tools.new_op erfcx "np.exp(x * x) * erfc(x)" --torch special_erfcx --doc "e^(x^2) erfc(x)"
   python -m glow_tools.new_op scale_rows "data * scale[:, None]" --operands data,scale \\
       --doc "Each row times its scale"
 """
@@ -35,7 +35,7 @@ from glow_dialects.ops.elementwise import {family}
 class {camel}Op({family}):
     """{doc}"""
 
-    name = "glow.{name}"
+    name = "glow.{name}"{names}
 
     def function(self, {parameters}) -> Array:
         return {expression}
@@ -89,6 +89,8 @@ glow.func @main {{
 """
 
 
+#: Where element-wise operators are known by the names on their cards.
+DOORS = {"onnx": "Atan", "torch": "atan", "stablehlo": "chlo.atan"}
 #: The entry that makes an operator native on the CPU.
 POINTWISE = "backends/glow_backends/cpu/emit/pointwise_rules.py"
 KERNELS = "backends/glow_backends/cpu/kernels"
@@ -101,6 +103,8 @@ def _arguments() -> argparse.ArgumentParser:
     add("expression", help="its meaning in NumPy, over its operands")
     add("--operands", help="comma-separated names (default: x, or x,y: element-wise operators)")
     add("--doc", required=True, help="one line that says what it computes")
+    for door, example in DOORS.items():
+        add(f"--{door}", default="", help=f"its name there, such as {example} (element-wise operators)")
     add("--root", type=Path, default=Path(), help="the checkout (default: the current folder)")
     return parser
 
@@ -123,10 +127,14 @@ def _write(a: argparse.Namespace) -> None:
     names = a.operands.split(",") if a.operands else operands_of(a.expression)
     if not all(n.isidentifier() for n in names):
         fail(f"--operands '{a.operands}': these are not names")
+    known = {door: name for door in DOORS if (name := getattr(a, door))}
+    if known and not is_elementwise(names):
+        fail(f"--{next(iter(known))}: only element-wise operators, of x or x and y, are known by names")
+    table = "ELEMENTWISE" if is_elementwise(names) else "OPERATORS"
     texts = {
-        card: card_text(a.name, a.doc.rstrip("."), a.expression, names),
+        card: card_text(a.name, a.doc.rstrip("."), a.expression, names, known),
         test: test_text(a.name, names),
-        ops / "__init__.py": listed((ops / "__init__.py").read_text(encoding="utf-8"), a.name),
+        ops / "__init__.py": listed((ops / "__init__.py").read_text(encoding="utf-8"), a.name, table),
     }
     tests.mkdir(parents=True, exist_ok=True)
     for path, text in texts.items():
@@ -136,7 +144,10 @@ def _write(a: argparse.Namespace) -> None:
     print(f"usable now: GraphBuilder().{a.name}(...), glow.ops.{a.name}(...)")
     print(f"next: samples that matter, gradient and decomposition in {card};")
     print(f"the CPU runs it on the host, by NumPy, until it has a decomposition or {native_by(names)};")
-    print("an ONNX import rule in frontends/glow_frontends/onnx/rules;")
+    if not is_elementwise(names):
+        print("an ONNX import rule in frontends/glow_frontends/onnx/rules;")
+    elif not known:
+        print("its names in ONNX, ATen, StableHLO and NumPy on the class: ONNX, TORCH, STABLEHLO, NUMPY;")
     print(f"then: pytest tests/numeric/test_cards.py -k {a.name}; lit {test}")
 
 
@@ -157,8 +168,10 @@ def operands_of(expression: str) -> list[str]:
     return ["x", "y"] if re.search(r"\by\b", expression) else ["x"]
 
 
-def card_text(name: str, doc: str, expression: str, operands: Sequence[str]) -> str:
-    """The module of an operator."""
+def card_text(
+    name: str, doc: str, expression: str, operands: Sequence[str], known: Mapping[str, str] | None = None
+) -> str:
+    """The module of an operator, which is `known` by names at doors."""
     camel = "".join(part.capitalize() for part in name.split("_"))
     values = {
         "name": name,
@@ -167,6 +180,7 @@ def card_text(name: str, doc: str, expression: str, operands: Sequence[str]) -> 
         "expression": expression,
         "first": operands[0],
         "family": "UnaryOp" if len(operands) == 1 else "BinaryOp",
+        "names": "".join(f'\n    {door.upper()} = "{word}"' for door, word in (known or {}).items()),
         "parameters": ", ".join(f"{n}: Array" for n in operands),
         "operands": "\n".join(f"    {n} = operand_def(Tensor)" for n in operands),
         "samples": ", ".join(f"random(4, 4, seed={i})" for i in range(len(operands))),
@@ -189,10 +203,10 @@ def test_text(name: str, operands: Sequence[str]) -> str:
     )
 
 
-def listed(text: str, name: str) -> str:
-    """`ops/__init__.py` with the card in its table of operators, in order."""
+def listed(text: str, name: str, table: str = "OPERATORS") -> str:
+    """`ops/__init__.py` with the card in one of its tables of operators, in order."""
     lines = text.splitlines()
-    first = lines.index("OPERATORS = {") + 1
+    first = lines.index(f"{table} = {{") + 1
     place = last = lines.index("}", first)
     for number in range(first, last):
         if lines[number].startswith('    "') and lines[number].split('"')[1] > name:

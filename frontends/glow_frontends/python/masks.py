@@ -47,10 +47,11 @@ from glow_dialects.fn.primitives.compare import (
 )
 from glow_dialects.fn.primitives.cotangents import StopGradient
 from glow_dialects.fn.primitives.items import Item
-from glow_dialects.fn.primitives.mathematics import Cos, Exp, Expm1, Log, Log1p, Pow, Sin, Sqrt, Square, Tanh
+from glow_dialects.fn.primitives.mathematics import FUNCTIONS, Pow, Square
 from glow_dialects.fn.primitives.operators import ArrayFunction, Operator
 from glow_dialects.fn.primitives.records import Field, IsInstance, Raise
 from glow_dialects.fn.primitives.shapes import AstypeAs
+from glow_dialects.ops import numpy_operators
 from glow_frontends.python.emit import Static, Value
 
 if TYPE_CHECKING:
@@ -113,8 +114,9 @@ def _filled(c: Expressions, data: SSAValue, mask: SSAValue, value: SSAValue) -> 
     return c.prim(SetItem, data, c.prim(Not, mask), value)
 
 
-_THROUGH = {Add(), Sub(), Mul(), Div(), Pow(), Neg(), Abs(), Exp(), Expm1(), Log(), Log1p(), Sqrt(), Sin(),
-            Cos(), Tanh(), Max(), Min(), Sign(), Square(), Pos()}  # fmt: skip
+_THROUGH = {
+    card() for card in (Add, Sub, Mul, Div, Pow, Neg, Abs, Max, Min, Sign, Square, Pos, *FUNCTIONS.values())
+}
 
 
 def perhaps(
@@ -212,12 +214,12 @@ def _var(c: Expressions, m: Masked) -> SSAValue:
 
 
 def _std(c: Expressions, m: Masked) -> SSAValue:
-    return c.prim(Sqrt, _var(c, m))
+    return c.prim(FUNCTIONS["sqrt"], _var(c, m))
 
 
 def _norm(c: Expressions, m: Masked) -> SSAValue:
     data = _safe(c, m)
-    return c.prim(Sqrt, _sum(c, Masked(c.prim(Mul, data, data), m.mask)))
+    return c.prim(FUNCTIONS["sqrt"], _sum(c, Masked(c.prim(Mul, data, data), m.mask)))
 
 
 def _prod(c: Expressions, m: Masked) -> SSAValue:
@@ -257,12 +259,6 @@ CALLED: dict[Any, Reduction] = {
     sum: _sum, max: REDUCTIONS["max"], min: REDUCTIONS["min"], any: _any, all: _all,
     np.linalg.norm: _norm, len: length, np.size: _size,
 }  # fmt: skip
-#: Functions of each element.
-_POINTWISE: set[Any] = {
-    abs, np.abs, np.absolute, np.exp, np.expm1, np.log, np.log1p, np.log2, np.log10, np.sqrt, np.square,
-    np.sin, np.cos, np.tan, np.sinh, np.cosh, np.tanh, np.arctan, np.sign, np.floor, np.ceil, np.maximum,
-    np.minimum, np.power, np.add, np.subtract, np.multiply, np.divide, np.negative, np.hypot,
-}  # fmt: skip
 
 
 def called(
@@ -277,7 +273,7 @@ def called(
         product = masked(elementwise(c, node, values, lambda a, b: c.prim(Mul, a, b)))
         assert product is not None
         return _sum(c, product)
-    if thing in _POINTWISE and not keywords:
+    if (thing is abs or thing in numpy_operators()) and not keywords:
         return elementwise(c, node, values, make)
     refused(c, node)
 

@@ -10,21 +10,6 @@ from glow_frontends.python.numpy_matrices import MATRICES
 from glow_frontends.python.numpy_written import ELEMENTS
 
 
-def degrees(x: float) -> float:
-    """Radians as degrees."""
-    return x * 57.29577951308232
-
-
-def radians(x: float) -> float:
-    """Degrees as radians."""
-    return x * 0.017453292519943295
-
-
-def exp2(x: float) -> float:
-    """2 to the power x."""
-    return 2.0**x
-
-
 def prod(values: tuple[float, ...], start: float = 1) -> float:
     """The product of the items."""
     s = start
@@ -161,11 +146,6 @@ def modf(x: float) -> tuple[float, float]:
     return math.copysign(0.0 if isinf(x) else x - whole, x), whole
 
 
-def erfc(x: float) -> float:
-    """1 - erf(x)."""
-    return 1.0 - math.erf(x)
-
-
 def round_digits(x: Any, digits: int) -> Any:
     """x with so many decimal digits: the nearest, to even where two are as near, as Python rounds."""
     if isinstance(x, int):
@@ -191,8 +171,8 @@ def round_digits(x: Any, digits: int) -> Any:
 
 
 def _written() -> dict[Any, Any]:
-    own = (degrees, radians, exp2, prod, fsum, dist, isqrt, gcd, lcm, factorial, perm, comb, isnan, isinf,
-           isfinite, isclose, modf, erfc, sumprod)  # fmt: skip
+    own = (prod, fsum, dist, isqrt, gcd, lcm, factorial, perm, comb, isnan, isinf,
+           isfinite, isclose, modf, sumprod)  # fmt: skip
     table = {getattr(math, f.__name__): f for f in own if hasattr(math, f.__name__)}
     return {**table, **ELEMENTS, **ANALYSIS, **MATRICES, divmod: divmod_}
 

@@ -23,36 +23,9 @@ def vdot(a: Any, b: Any) -> Any:
     return np.dot(np.ravel(a), np.ravel(b))
 
 
-def heaviside(x1: Any, x2: Any) -> Any:
-    """0 below 0, 1 above it, x2 at it."""
-    side = np.sign(x1 * 1.0)
-    return np.where(side == 0, x2, np.maximum(side, 0.0))
-
-
-def sinc(x: Any) -> Any:
-    """sin(pi x) / (pi x), 1 at 0."""
-    y = np.where(x == 0, 1.0, x) * 3.141592653589793
-    return np.where(x == 0, 1.0, np.sin(y) / y)
-
-
 def real(x: Any) -> Any:
     """The floats in which NumPy computes mathematical functions of x: a primitive of its own."""
     return np.asarray(x).astype(np.promote_types(np.asarray(x).dtype, np.float16))
-
-
-def degrees(x: Any) -> Any:
-    """Radians as degrees."""
-    return real(x) * 57.29577951308232
-
-
-def radians(x: Any) -> Any:
-    """Degrees as radians."""
-    return real(x) * 0.017453292519943295
-
-
-def exp2(x: Any) -> Any:
-    """2 to the power x."""
-    return 2.0 ** real(x)
 
 
 def divmod_(x1: Any, x2: Any) -> Any:
@@ -305,7 +278,7 @@ def apply_along_axis(func1d: Any, axis: int, arr: Any) -> Any:
 ELEMENTS: dict[Any, Any] = {
     **{
         getattr(np, f.__name__): f
-        for f in (flipud, fliplr, vdot, heaviside, sinc, degrees, radians, exp2, float_power, isclose,
+        for f in (flipud, fliplr, vdot, float_power, isclose,
                   allclose, array_equal, logspace, geomspace, broadcast_to, select, size,
                   append, ediff1d, isin, signbit, isposinf, isneginf, gcd, lcm, modf, ldexp,
                   diagflat, unstack, unravel_index, ravel_multi_index, nanargmax,
@@ -313,5 +286,5 @@ ELEMENTS: dict[Any, Any] = {
                   piecewise, choose, apply_along_axis)
         if hasattr(np, f.__name__)
     },
-    np.divmod: divmod_, np.deg2rad: radians, np.rad2deg: degrees,
+    np.divmod: divmod_,
 }  # fmt: skip

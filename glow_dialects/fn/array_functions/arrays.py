@@ -324,22 +324,6 @@ def _isfinite(u: Unit, x: SSAValue) -> SSAValue:
     return u.op("not", u.op("or", u.op("is_nan", x), u.op("is_inf", x)))
 
 
-def _logaddexp(u: Unit, a: SSAValue, b: SSAValue, log: float = 1.0) -> SSAValue:
-    """The logarithm of the sum of two powers, of the base whose logarithm is `log`."""
-    left, right = u.reals([a, b])
-    apart = u.op("neg", u.op("abs", u.op("sub", left, right)))
-    far = u.op("select", u.op("cmp_eq", left, right), u.b.scalar(0, left), apart)  # infinities too
-    powers = u.op("exp", u.op("mul", far, u.b.scalar(log, far)) if log != 1 else far)
-    more = u.op("log1p", powers)
-    return u.op(
-        "add", u.op("max", left, right), u.op("mul", more, u.b.scalar(1 / log, more)) if log != 1 else more
-    )
-
-
-def _logaddexp2(u: Unit, a: SSAValue, b: SSAValue) -> SSAValue:
-    return _logaddexp(u, a, b, math.log(2.0))
-
-
 def _reciprocal(u: Unit, x: SSAValue) -> SSAValue:
     if is_float(element_of(x)):
         return u.op("div", u.b.scalar(1, x), x)
@@ -382,7 +366,7 @@ ARRAYS: dict[str, Maker] = {
     "argsort": _argsort, "atleast_1d": at_least(1), "atleast_2d": at_least(2),
     "count_nonzero": count_nonzero, "cumprod": accumulated("cumprod"), "cumsum": accumulated("cumsum"),
     "diff": _diff, "expand_dims": _expand_dims, "flip": _flip, "isfinite": _isfinite,
-    "logaddexp": _logaddexp, "logaddexp2": _logaddexp2, "max": _extreme("max"), "mean": _mean,
+    "max": _extreme("max"), "mean": _mean,
     "min": _extreme("min"), "moveaxis": _moveaxis, "pad": _pad, "prod": _total("prod"), "ptp": _ptp,
     "ravel": ravel,
     "reciprocal": _reciprocal, "repeat": _repeat, "roll": roll, "round": _round,

@@ -48,8 +48,6 @@ SIGNATURES: dict[str, str] = {
     "isfinite": "x",
     "kron": "a, b",
     "linspace": "start, stop; num=50, endpoint=True",
-    "logaddexp": "a, b",
-    "logaddexp2": "a, b",
     "mean": "a; axis=None, keepdims=False",
     "max": "a; axis=None, keepdims=False",
     "median": "a; axis=None, keepdims=False",

@@ -1,87 +1,121 @@
-"""Primitives: mathematical functions. Meaning and derivative are those of the graph operator of the name."""
+"""Primitives: mathematical functions. Those that a graph operator is are made of its card."""
 
 from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from xdsl.dialects.builtin import f64
 from xdsl.ir import Block, SSAValue
 
-from glow_dialects.core.builder import Builder
+from glow_dialects.core.builder import Builder, decomposed
 from glow_dialects.core.errors import raised
 from glow_dialects.core.graph_op import GraphOp
-from glow_dialects.core.types import dtype_of, tensor
+from glow_dialects.core.types import tensor
 from glow_dialects.fn.domain import FLOAT, INT, NotNative, Scalar, TensorType
 from glow_dialects.fn.primitive import Function, Options, Pointwise, Primitive, Result, Term, Typing
-from glow_dialects.fn.primitives.arithmetic import Abs, Add, Arithmetic, Div, Mul, Neg, Sign, Sub, counted
+from glow_dialects.fn.primitives.arithmetic import (
+    ARITHMETIC,
+    Abs,
+    Arithmetic,
+    Mul,
+    Neg,
+    Not,
+    Sign,
+    counted,
+)
+from glow_dialects.fn.primitives.compare import COMPARE, BitAnd, BitOr, Comparison, Where
 from glow_dialects.fn.primitives.items import Least
 from glow_dialects.fn.primitives.scalars import UFUNC, Mathematical, ScalarPrimitive, Unary
 from glow_dialects.fn.syntax import FnOp
 from glow_dialects.fn.values import V, is_mapped
-from glow_dialects.ops.activation import TanhOp
+from glow_dialects.ops import pointwise_operators
 from glow_dialects.ops.arithmetic import PowOp
+from glow_dialects.ops.elementwise import FloatBinaryOp, FloatUnaryOp, UnaryOp
+from glow_dialects.ops.identity import IdentityOp
+from glow_dialects.ops.logic import AndOp, NotOp, OrOp
+from glow_dialects.ops.select import SelectOp
+from glow_dialects.ops.signs import HeavisideOp
 from glow_dialects.ops.splat import SplatOp
-from glow_dialects.ops.unary_math import (
-    AbsOp,
-    AcoshOp,
-    AcosOp,
-    AsinhOp,
-    AsinOp,
-    AtanhOp,
-    AtanOp,
-    CoshOp,
-    CosOp,
-    ErfOp,
-    Expm1Op,
-    ExpOp,
-    Log1pOp,
-    LogOp,
-    SinhOp,
-    SinOp,
-    SqrtOp,
-    TanOp,
-)
+from glow_dialects.ops.unary_math import AbsOp
 
 if TYPE_CHECKING:
     from glow_dialects.fn.unit import Unit
 
 
 class Differentiable(Unary):
-    """A function whose derivative is read off the gradient of its graph operator."""
+    """A function that a graph operator is: meaning, derivative and code are those of its card."""
 
     def partial(self, i: int, d: Term, x: Sequence[Term], y: Result) -> Term | None:
         assert self.graph is not None, self.name
-        return _gradient(self.graph)(d, x[0], y)
+        formula = _gradients(self.graph)[i]
+        return None if formula is None else formula(d, x, y)
+
+    @classmethod
+    def formula(cls) -> Block:
+        """The function of floats by operators that are primitives; the last one gives its value."""
+        assert cls.graph is not None and not cls.code, cls.name
+        return _formula(cls.graph)
 
 
 @cache
-def _gradient(graph: Any) -> Callable[[Term, Term, Result], Term]:
-    """The gradient of a unary graph operator as a formula of terms."""
-    number = tensor((), f64)
-    block = Block(arg_types=[number, number])
-    x, d = block.args
+def _gradients(graph: Any) -> list[Callable[[Term, Sequence[Term], Result], Term] | None]:
+    """The gradients of a graph operator by each operand, as formulas of terms."""
+    block, y = _applied(graph)
+    d = block.insert_arg(tensor((), f64), 0)
     b = Builder.at_end(block)
-    y = b(graph(x))
-    (derivative,) = graph.gradient(y.owner, [d], b)
+    derivatives = graph.gradient(y.owner, [d], b)
+    known = [None if v is None else b.insert(IdentityOp(v)).result for v in derivatives]
+    _expand(block, keep=(y.owner,))
 
-    def formula(change: Term, at: Term, result: Result) -> Term:
-        known: dict[SSAValue, Term] = {d: change}
+    def formula(change: Term, at: Sequence[Term], result: Result, derivative: SSAValue) -> Term:
+        known: dict[SSAValue, Term] = dict(zip(block.args, [change, *at], strict=True))
 
         def term(value: SSAValue) -> Term:
-            if value is x or value is y:
-                return at if value is x else result()
+            if value is y:
+                return result()
             if value not in known:
                 known[value] = _as_term(value, term, change)
             return known[value]
 
         return term(derivative)
 
-    return formula
+    def of(end: SSAValue) -> Callable[[Term, Sequence[Term], Result], Term]:
+        value = end.owner.operands[0]  # pyright: ignore[reportAttributeAccessIssue]
+        return lambda d, x, y: formula(d, x, y, value)
+
+    return [None if v is None else of(v) for v in known]
+
+
+@cache
+def _formula(graph: Any) -> Block:
+    block, _ = _applied(graph)
+    _expand(block)
+    return block
+
+
+def _applied(graph: Any) -> tuple[Block, SSAValue]:
+    """A block with one operator on its arguments, floats."""
+    count = 1 if issubclass(graph, UnaryOp) else 2
+    block = Block(arg_types=[tensor((), f64)] * count)
+    return block, Builder.at_end(block)(graph(*block.args))
+
+
+def _expand(block: Block, keep: Sequence[Any] = ()) -> None:
+    """Decompose operators until all that are left are primitives."""
+    queue = [op for op in block.ops if op not in keep]
+    while queue:
+        op = queue.pop()
+        if type(op) in (SplatOp, IdentityOp) or type(op) in OF_OPERATORS and op is not block.first_op:
+            continue
+        assert isinstance(op, GraphOp)
+        expansion = decomposed(op)
+        assert expansion is not None or type(op) in OF_OPERATORS, op.name
+        queue += expansion[1] if expansion is not None else []
 
 
 def _as_term(value: SSAValue, term: Callable[[SSAValue], Term], like: Term) -> Term:
@@ -91,195 +125,42 @@ def _as_term(value: SSAValue, term: Callable[[SSAValue], Term], like: Term) -> T
     if isinstance(op, SplatOp):
         return like.of(op.value)
     first, *rest = (term(v) for v in op.operands)
-    return first.prim(_PRIMITIVES[type(op)], *rest)
-
-
-class Exp(Differentiable):
-    """e ** x."""
-
-    name, graph, code = "exp", ExpOp, "llvm.exp.f64"
-    called = (math.exp, np.exp)
-
-
-class Expm1(Differentiable):
-    """e ** x - 1."""
-
-    name, graph, code = "expm1", Expm1Op, "expm1"
-    called = (math.expm1, np.expm1)
-
-
-class Log(Differentiable):
-    """The natural logarithm."""
-
-    name, graph, code = "log", LogOp, "llvm.log.f64"
-    called = (np.log,)
-
-
-class Log1p(Differentiable):
-    """log(1 + x)."""
-
-    name, graph, code = "log1p", Log1pOp, "log1p"
-    called = (math.log1p, np.log1p)
-
-
-class Sqrt(Differentiable):
-    """The square root."""
-
-    name, graph, code = "sqrt", SqrtOp, "llvm.sqrt.f64"
-    called = (math.sqrt, np.sqrt)
-
-
-class Sin(Differentiable):
-    """The sine."""
-
-    name, graph, code = "sin", SinOp, "llvm.sin.f64"
-    called = (math.sin, np.sin)
-
-
-class Cos(Differentiable):
-    """The cosine."""
-
-    name, graph, code = "cos", CosOp, "llvm.cos.f64"
-    called = (math.cos, np.cos)
-
-
-class Tan(Differentiable):
-    """The tangent."""
-
-    name, graph, code = "tan", TanOp, "tan"
-    called = (math.tan, np.tan)
-
-
-class Asin(Differentiable):
-    """The inverse sine."""
-
-    name, graph, code = "asin", AsinOp, "asin"
-    called = (math.asin, np.arcsin)
-
-
-class Acos(Differentiable):
-    """The inverse cosine."""
-
-    name, graph, code = "acos", AcosOp, "acos"
-    called = (math.acos, np.arccos)
-
-
-class Atan(Differentiable):
-    """The inverse tangent."""
-
-    name, graph, code = "atan", AtanOp, "atan"
-    called = (math.atan, np.arctan)
-
-
-class Sinh(Differentiable):
-    """The hyperbolic sine."""
-
-    name, graph, code = "sinh", SinhOp, "sinh"
-    called = (math.sinh, np.sinh)
-
-
-class Cosh(Differentiable):
-    """The hyperbolic cosine."""
-
-    name, graph, code = "cosh", CoshOp, "cosh"
-    called = (math.cosh, np.cosh)
-
-
-class Tanh(Differentiable):
-    """The hyperbolic tangent."""
-
-    name, graph, code = "tanh", TanhOp, "tanh"
-    called = (math.tanh, np.tanh)
-
-
-class Asinh(Differentiable):
-    """The inverse hyperbolic sine."""
-
-    name, graph, code = "asinh", AsinhOp, "asinh"
-    called = (math.asinh, np.arcsinh)
-
-
-class Acosh(Differentiable):
-    """The inverse hyperbolic cosine."""
-
-    name, graph, code = "acosh", AcoshOp, "acosh"
-    called = (math.acosh, np.arccosh)
-
-
-class Atanh(Differentiable):
-    """The inverse hyperbolic tangent."""
-
-    name, graph, code = "atanh", AtanhOp, "atanh"
-    called = (math.atanh, np.arctanh)
-
-
-class Erf(Differentiable):
-    """The error function."""
-
-    name, graph, code = "erf", ErfOp, "erf"
-    called = (math.erf,)
-
-
-class Logarithm(Mathematical):
-    """The logarithm to a `base`; whole where x is a whole power of it."""
-
-    base: ClassVar[float]
-
-    def numbers(self, *x: Any) -> Any:
-        if x[0] > 0:
-            return self.called[0](x[0])
-        return -math.inf if x[0] == 0 else math.nan
-
-    def partial(self, i: int, d: Term, x: Sequence[Term], y: Result) -> Term | None:
-        return d / (x[0] * math.log(self.base))
-
-    def build(self, u: Unit, options: dict[str, Any], attributes: Options, x: Sequence[SSAValue]) -> SSAValue:
-        (a,) = u.reals(x)
-        y = u.op("mul", u.op("log", a), u.b.scalar(1 / math.log(self.base), a))
-        # What is rounded twice lies up to two units in the last place beside a whole number.
-        whole = u.op("round", y)
-        near = u.op("mul", u.op("abs", whole), u.b.scalar(2 * float(np.finfo(dtype_of(a.type)).eps), a))
-        same = u.op("cmp_le", u.op("abs", u.op("sub", y, whole)), near)
-        return u.op("select", same, whole, y)
-
-
-class Log2(Logarithm):
-    """The logarithm to base 2."""
-
-    name, code, base = "log2", "log2", 2.0
-    called = (math.log2, np.log2)
-
-
-class Log10(Logarithm):
-    """The logarithm to base 10."""
-
-    name, code, base = "log10", "log10", 10.0
-    called = (math.log10, np.log10)
-
-
-class Cbrt(Mathematical):
-    """The cubic root, of negative numbers too."""
-
-    name, code = "cbrt", "cbrt"
-    called = (math.cbrt, np.cbrt)
-
-    def numbers(self, *x: Any) -> Any:
-        return math.cbrt(x[0])
-
-    def partial(self, i: int, d: Term, x: Sequence[Term], y: Result) -> Term | None:
-        return d / (y() * y() * 3.0)
-
-    def build(self, u: Unit, options: dict[str, Any], attributes: Options, x: Sequence[SSAValue]) -> SSAValue:
-        (a,) = u.reals(x)
-        size = u.op("abs", a)
-        y = u.op("pow", size, u.b.scalar(1 / 3, a))
-        # One of Newton's steps: roots of cubes are whole. It has no value at 0 and infinity.
-        square = u.op("mul", y, y)
-        ends = u.op("or", u.op("cmp_eq", square, u.b.scalar(0, a)), u.op("is_inf", square))
-        third = u.op("div", size, u.op("select", ends, u.b.scalar(1, a), square))
-        step = u.op("mul", u.op("sub", y, third), u.b.scalar(1 / 3, a))
-        root = u.op("select", ends, y, u.op("sub", y, step))
-        return u.op("select", u.negative(a), u.op("neg", root), root)
+    return first.prim(OF_OPERATORS[type(op)], *rest)
+
+
+#: Functions of one operand for which LLVM has an intrinsic.
+_INTRINSICS = ("copysign", "cos", "exp", "log", "sin", "sqrt")
+
+
+def _made(graph: Any) -> type[Differentiable]:
+    """The primitive that an operator is; the names of `math` are those of C's library."""
+    name = graph.name.removeprefix("glow.")
+    python = getattr(math, name, None)
+    called = [*graph.functions(np, math), None if name == "log" else python]  # `math.log` has a base
+    members = {
+        "__doc__": f"{graph.__doc__}.",
+        "__module__": __name__,
+        "name": name,
+        "arity": 1 if issubclass(graph, UnaryOp) else 2,
+        "graph": graph,
+        "code": "" if python is None else f"llvm.{name}.f64" if name in _INTRINSICS else name,
+        "exact": python,
+        "called": tuple(dict.fromkeys(f for f in called if f is not None)),
+    }
+    return type(graph.__name__.removesuffix("Op"), (Differentiable,), members)
+
+
+def _functions() -> Iterable[type[Differentiable]]:
+    """Of the operators on floats those that Python or NumPy has."""
+    for graph in pointwise_operators():
+        if issubclass(graph, FloatUnaryOp | FloatBinaryOp | HeavisideOp):
+            made = _made(graph)
+            if made.called:
+                yield made
+
+
+#: The primitives that are made of cards, by name.
+FUNCTIONS = {card.name: card for card in _functions()}
 
 
 class SafeLog(Unary):
@@ -312,68 +193,6 @@ class Fabs(Mathematical):
 
     def build(self, u: Unit, options: dict[str, Any], attributes: Options, x: Sequence[SSAValue]) -> SSAValue:
         return u.b(AbsOp(*u.reals(x)))
-
-
-class Atan2(Mathematical):
-    """The angle of the point (b, a)."""
-
-    name, arity, code = "atan2", 2, "atan2"
-    called = (math.atan2, np.arctan2)
-
-    def numbers(self, *x: Any) -> Any:
-        return math.atan2(*x)
-
-    def partial(self, i: int, d: Term, x: Sequence[Term], y: Result) -> Term | None:
-        a, b = x[0], x[1]
-        return (-(d * a) if i else d * b) / (a * a + b * b)
-
-    def build(self, u: Unit, options: dict[str, Any], attributes: Options, x: Sequence[SSAValue]) -> SSAValue:
-        a, b = u.reals(x)
-        high, wide = u.op("abs", a), u.op("abs", b)
-        whole = u.op("sign", high)  # the quotient of equal ones: 0 of zeros, 1 of infinities
-        angle = u.op("atan", u.op("select", u.op("cmp_eq", high, wide), whole, u.op("div", high, wide)))
-        angle = u.op("select", u.negative(b), u.op("sub", u.b.scalar(np.pi, a), angle), angle)
-        return u.op("select", u.negative(a), u.op("neg", angle), angle)
-
-
-class Hypot(Mathematical):
-    """The length of the vector (a, b)."""
-
-    name, arity, code = "hypot", 2, "hypot"
-    called = (math.hypot, np.hypot)
-
-    def numbers(self, *x: Any) -> Any:
-        return math.hypot(*x)
-
-    def partial(self, i: int, d: Term, x: Sequence[Term], y: Result) -> Term | None:
-        return d * x[i] / y()
-
-    def build(self, u: Unit, options: dict[str, Any], attributes: Options, x: Sequence[SSAValue]) -> SSAValue:
-        a, b = (u.op("abs", v) for v in u.reals(x))
-        long = u.op("max", a, b)
-        one, zero = u.b.scalar(1, long), u.op("cmp_eq", long, u.b.scalar(0, long))
-        part = u.op("div", u.op("min", a, b), u.op("select", zero, one, long))  # whose square is no infinity
-        length = u.op("mul", long, u.op("sqrt", u.op("add", u.op("mul", part, part), one)))
-        infinite = u.op("or", u.op("is_inf", a), u.op("is_inf", b))
-        return u.op("select", infinite, u.b.scalar(math.inf, long), length)
-
-
-class Copysign(Mathematical):
-    """|a| with the sign of b."""
-
-    name, arity, code = "copysign", 2, "llvm.copysign.f64"
-    called = (math.copysign, np.copysign)
-
-    def numbers(self, *x: Any) -> Any:
-        return math.copysign(*x)
-
-    def partial(self, i: int, d: Term, x: Sequence[Term], y: Result) -> Term | None:
-        return d * 0.0 if i else d * x[0].prim(Sign) * x[1].prim(Sign)
-
-    def build(self, u: Unit, options: dict[str, Any], attributes: Options, x: Sequence[SSAValue]) -> SSAValue:
-        size, sign = u.reals(x)
-        size = u.op("abs", size)
-        return u.op("select", u.negative(sign), u.op("neg", size), size)
 
 
 class Square(ScalarPrimitive, Pointwise):
@@ -486,12 +305,18 @@ def _negative(x: Sequence[Any], arrays: bool) -> bool:
     return base.dtype.kind in "biu" and exponent.dtype.kind == "i" and bool(np.any(exponent < 0))
 
 
-MATHEMATICS = (
-    Exp, Expm1, Log, Log1p, Sqrt, Sin, Cos, Tan, Asin, Acos, Atan, Sinh, Cosh, Tanh, Asinh, Acosh, Atanh,
-    Log2, Log10, Cbrt, Erf, SafeLog, Fabs, Atan2, Hypot, Copysign, Square, Pow,
-)  # fmt: skip
+MATHEMATICS = (*FUNCTIONS.values(), SafeLog, Fabs, Square, Pow)
 
-#: The primitive of each operator that gradients are made of.
-_PRIMITIVES: dict[Any, type[Primitive]] = {
-    card.graph: card for card in (Add, Sub, Mul, Div, Neg, Abs, Sign, *MATHEMATICS) if card.graph is not None
+#: The primitive of each operator that formulas are made of.
+OF_OPERATORS: dict[Any, type[Primitive]] = {
+    **{
+        card.graph: card
+        for card in (*ARITHMETIC, *COMPARE, *MATHEMATICS)
+        if issubclass(card, Arithmetic | Comparison | Differentiable | Pow) or card in (Neg, Abs, Sign)
+        if card.graph is not None and not (issubclass(card, Differentiable) and not card.code)
+    },
+    AndOp: BitAnd,
+    OrOp: BitOr,
+    NotOp: Not,
+    SelectOp: Where,
 }

@@ -16,7 +16,7 @@ from glow_dialects.core.types import Array
 from glow_dialects.fn.domain import Scalar, TensorType, text
 from glow_dialects.fn.primitive import Function, Primitive, Result, Term, Terms, Typing
 from glow_dialects.fn.primitives.arithmetic import Abs, Ceil, Floor, Fmod, Round, ToBool, ToFloat, ToInt
-from glow_dialects.fn.primitives.mathematics import MATHEMATICS, Log, Pow
+from glow_dialects.fn.primitives.mathematics import FUNCTIONS, MATHEMATICS, Pow
 from glow_dialects.fn.primitives.scalars import Mathematical, ScalarPrimitive
 from glow_dialects.fn.primitives.shapes import Astype, Reshape
 from glow_dialects.fn.python_values import kind_of
@@ -26,7 +26,7 @@ from glow_dialects.fn.values import V
 #: The primitive that each function computes.
 CARDS: dict[Any, type[ScalarPrimitive]] = {
     float: ToFloat, int: ToInt, bool: ToBool, round: Round, math.trunc: ToInt, math.floor: Floor,
-    math.ceil: Ceil, math.fmod: Fmod, math.log: Log, math.pow: Pow,
+    math.ceil: Ceil, math.fmod: Fmod, math.log: FUNCTIONS["log"], math.pow: Pow,
     **{f: card for card in MATHEMATICS for f in card.called if getattr(math, f.__name__, None) is f},
 }  # fmt: skip
 

@@ -125,19 +125,30 @@ class Mathematical(ScalarPrimitive, Pointwise):
 
 
 class Unary(Mathematical):
-    """A mathematical function of one operand: meaning and derivative are those of its graph operator."""
+    """A mathematical function whose meaning is that of its graph operator.
+
+    `exact` is the function of Python's `math` that it is, where there is one.
+    """
+
+    exact: ClassVar[Any] = None
 
     def numbers(self, *x: Any) -> Any:
-        return float(_evaluated(self.graph, x[0]))
+        exact = type(self).exact
+        if exact is not None:
+            try:
+                return exact(*x)
+            except (ValueError, OverflowError):  # outside of its domain NumPy has the result
+                pass
+        return float(_evaluated(self.graph, *x))
 
     def build(self, u: Unit, options: dict[str, Any], attributes: Options, x: Sequence[SSAValue]) -> SSAValue:
         assert self.graph is not None, self.name
-        return u.b(self.graph(u.real(x[0])))
+        return u.b(self.graph(*u.reals(x)))
 
 
-def _evaluated(graph: Any, x: Any) -> Any:
+def _evaluated(graph: Any, *x: Any) -> Any:
     with np.errstate(all="ignore"):
-        return graph.function(graph, np.float64(x))  # as a method of the class: it has no properties
+        return graph.function(graph, *map(np.float64, x))  # as a method of the class: it has no properties
 
 
 class Rounding(ScalarPrimitive, Constant):

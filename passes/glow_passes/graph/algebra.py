@@ -13,7 +13,11 @@ from glow_dialects.core.graph_op import GraphOp
 from glow_dialects.core.types import Array, shape_of
 from glow_dialects.ops.arithmetic import AddOp, DivOp, MaxOp, MinOp, MulOp, PowOp, SubOp
 from glow_dialects.ops.elementwise import BinaryOp
+from glow_dialects.ops.expand import ExpandOp
 from glow_dialects.ops.logic import NotOp
+from glow_dialects.ops.powers import SquareOp
+from glow_dialects.ops.reduce import ReduceMeanOp, ReduceSumOp
+from glow_dialects.ops.reshape import ReshapeOp
 from glow_dialects.ops.unary_math import NegOp, ReciprocalOp, SqrtOp
 from glow_passes.graph.driver import Pattern, Rewriter, producer
 from glow_passes.graph.match import beside_constant, is_float_tensor, is_known
@@ -132,7 +136,10 @@ def merge_constants(op: BinaryOp, r: Rewriter) -> SSAValue | None:
 
 
 def power(op: PowOp, r: Rewriter) -> SSAValue | None:
-    """x ^ 2 -> x * x, x ^ 0.5 -> sqrt(x), x ^ -1 -> reciprocal(x), x ^ 0 -> 1."""
+    """x ^ 2 -> x * x, x ^ -1 -> reciprocal(x), x ^ 0 -> 1, and x ^ 0.5 -> sqrt(x) where x is not negative.
+
+    The power of -inf is inf, and that of -0 is 0.
+    """
     if op.lhs.type != op.result.type:
         return None
     exponent = r.uniform(op.rhs)
@@ -144,13 +151,37 @@ def power(op: PowOp, r: Rewriter) -> SSAValue | None:
         return None
     if exponent == 3:
         return r(MulOp(r(MulOp(op.lhs, op.lhs)), op.lhs))
-    if exponent == 0.5:
-        return r(SqrtOp(op.lhs))
     if exponent == -1:
         return r(ReciprocalOp(op.lhs))
-    if exponent == -0.5:
-        return r(ReciprocalOp(r(SqrtOp(op.lhs))))
-    return None
+    if exponent not in (0.5, -0.5) or not _not_negative(op.lhs, r):
+        return None
+    root = r(SqrtOp(op.lhs))
+    return root if exponent > 0 else r(ReciprocalOp(root))
+
+
+def _not_negative(x: SSAValue, r: Rewriter) -> bool:
+    """Whether no element is below 0: squares, sums and means of such, functions with such a range."""
+    number = r.uniform(x)
+    if number is not None:
+        return number >= 0
+    match x.owner:
+        case MulOp(lhs=a, rhs=b) if a == b:
+            return True
+        case AddOp(lhs=a, rhs=b) | MulOp(lhs=a, rhs=b) | DivOp(lhs=a, rhs=b):
+            return _not_negative(a, r) and _not_negative(b, r)
+        case MaxOp(lhs=a, rhs=b):
+            return _not_negative(a, r) or _not_negative(b, r)
+        case ReduceMeanOp(input=a) | ReduceSumOp(input=a) | ReshapeOp(input=a) | ExpandOp(input=a):
+            return _not_negative(a, r)
+        case GraphOp() as op:
+            return op.RANGE[0] >= 0
+        case _:
+            return False
+
+
+def squared(op: SquareOp, r: Rewriter) -> SSAValue | None:
+    """square(x) -> x * x, which other patterns know."""
+    return r(MulOp(op.input, op.input))
 
 
 def twice(op: NegOp | NotOp, r: Rewriter) -> SSAValue | None:
@@ -186,6 +217,7 @@ PATTERNS = (
     Pattern((DivOp,), one_over),
     Pattern((AddOp, MulOp, MaxOp, MinOp), merge_constants),
     Pattern((PowOp,), power),
+    Pattern((SquareOp,), squared),
     Pattern((NegOp, NotOp), twice),
     Pattern((AddOp,), add_negated),
     Pattern((SubOp,), subtract_negated),

@@ -7,9 +7,10 @@ from collections.abc import Callable
 
 from llvmlite import ir
 
-from glow_backends.cpu.emit import vecmath
+from glow_backends.cpu.emit import double_math, vecmath
 from glow_backends.cpu.emit.builder import KernelBuilder
 from glow_backends.cpu.emit.values import Vec, constant, is_float, is_signed, with_element, zero
+from glow_dialects.ops import operators
 
 Param = float | int | str | bool | None
 
@@ -31,6 +32,8 @@ def power_by(x: Vec, y: Vec, exponent: float | None) -> Vec:
         return x
     if exponent == -1:
         return 1.0 / x
+    if exponent == 0.5:  # of -0 it is 0, of -inf inf
+        return x.of(math.inf).where(x.compare("==", -math.inf), (x + 0.0).sqrt())
     return vecmath.power(x, y)
 
 
@@ -127,7 +130,7 @@ def _floor_div(x: Vec, y: Vec) -> Vec:
 
 
 def _sign(x: Vec) -> Vec:
-    below = x.of(-1.0).where(x.compare("<", 0.0), x)
+    below = x.of(-1.0).where(x.compare("<", 0.0), x + 0.0)  # 0 of -0
     return x.of(1.0).where(x.compare(">", 0.0), below)
 
 
@@ -180,6 +183,7 @@ def _swish(x: list[Vec], params: tuple[Param, ...]) -> Vec:
 _SELU_ALPHA, _SELU_GAMMA = 1.67326319217681884765625, 1.05070102214813232421875
 
 FLOAT: dict[str, FloatRule] = {
+    **{name: _unary(getattr(vecmath, name)) for name in operators() if hasattr(vecmath, name)},
     "add": _folded(lambda x, y: x + y),
     "sub": _folded(lambda x, y: x - y),
     "mul": _folded(lambda x, y: x * y),
@@ -214,13 +218,8 @@ FLOAT: dict[str, FloatRule] = {
     "swish": _swish,
     "logit": _logit,
     "replace_nan": lambda x, p: x[0].of(_number(p, 0, 0.0)).where(x[0].compare("uno", x[0]), x[0]),
-    **{
-        name: _unary(getattr(vecmath, name))
-        for name in (
-            "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "asinh", "acosh", "atanh",
-            "exp", "log", "log1p", "expm1", "erf", "sigmoid", "tanh", "softplus", "mish",
-        )
-    },
+    **{name: _folded(getattr(double_math, name)) for name in ("atan2", "copysign", "hypot")},
+    **{name: _unary(getattr(double_math, name)) for name in ("cbrt", "erfc", "log10", "log2")},
 }  # fmt: skip
 
 
@@ -260,10 +259,12 @@ def _integer_floor(k: KernelBuilder, x: ir.Value, y: ir.Value, signed: bool, res
 
 
 def _shift(k: KernelBuilder, x: ir.Value, y: ir.Value, left: bool, signed: bool) -> ir.Value:
-    bits = bits_of(x.type)
-    amount = k.b.and_(y, constant(y.type, bits - 1))
-    moved = k.b.shl(x, amount) if left else (k.b.ashr if signed else k.b.lshr)(x, amount)
-    inside = k.b.icmp_unsigned("<", y, constant(y.type, bits))
+    """x moved by y bits; outside of the width nothing is left, or to the right the sign."""
+    last = constant(y.type, bits_of(x.type) - 1)
+    inside = k.b.icmp_unsigned("<=", y, last)
+    if signed and not left:
+        return k.b.ashr(x, k.b.select(inside, y, last))
+    moved = (k.b.shl if left else k.b.lshr)(x, k.b.and_(y, last))
     return k.b.select(inside, moved, zero(x.type))
 
 

@@ -43,12 +43,14 @@ from glow_dialects.fn.primitives.compare import (
     ShiftLeft,
     ShiftRight,
 )
-from glow_dialects.fn.primitives.mathematics import Pow, SafeLog
+from glow_dialects.fn.primitives.mathematics import OF_OPERATORS, Differentiable, Pow, SafeLog
 from glow_dialects.fn.primitives.scalars import Mathematical, ScalarPrimitive
 from glow_dialects.fn.primitives.shapes import Astype, Reshape
 from glow_dialects.fn.regions import subscript_error
 from glow_dialects.fn.tensors import TensorsOp
 from glow_dialects.fn.values import V, captured
+from glow_dialects.ops.select import SelectOp
+from glow_dialects.ops.splat import SplatOp
 
 
 def _any(code: ir.Value) -> bool:
@@ -130,10 +132,29 @@ class LlvmTarget:
             return self.builder.select(second, x[1], x[0])
         if isinstance(card, Mathematical) and card.code:
             return self.external(card.code, F64, x)
+        if isinstance(card, Differentiable):
+            return self._by_formula(card, x)
         code = (FLOATS if kind == "float" else INTS).get(type(card))
         if code is None:
             raise NotNative(f"{card.name} of {kind}s")
         return code(self, *x)
+
+    def _by_formula(self, card: Differentiable, x: Sequence[ir.Value]) -> ir.Value:
+        """A function of floats by the formula on its graph operator's card."""
+        block = card.formula()
+        known: dict[Any, ir.Value] = dict(zip(block.args, x, strict=True))
+        result = x[0]
+        for op in block.ops:
+            operands = [known[v] for v in op.operands]
+            if isinstance(op, SplatOp):
+                result = self.constant("float", op.value)
+            elif isinstance(op, SelectOp):
+                result = self.select(*operands)
+            else:
+                primitive: Any = OF_OPERATORS[type(op)]()
+                result = self.scalar(primitive, "float" if operands[0].type == F64 else "bool", operands)
+            known[op.results[0]] = result
+        return result
 
     def exact(self, code: ir.Value) -> None:
         """Leave the program where an int is not exactly a float: one of more than 53 bits."""

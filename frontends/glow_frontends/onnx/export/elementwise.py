@@ -7,97 +7,35 @@ from collections.abc import Sequence
 import numpy as np
 
 from glow_dialects.core.graph_op import GraphOp
-from glow_dialects.ops.activation import (
-    CeluOp,
-    ClipOp,
-    EluOp,
-    GeluOp,
-    HardSigmoidOp,
-    HardSwishOp,
-    LeakyReluOp,
-    MishOp,
-    PreluOp,
-    SeluOp,
-    SigmoidOp,
-    SoftplusOp,
-    SoftsignOp,
-    SwishOp,
-    TanhOp,
-    ThresholdedReluOp,
-)
-from glow_dialects.ops.arithmetic import (
-    AddOp,
-    DivOp,
-    FloorDivOp,
-    FmodOp,
-    MaxOp,
-    MinOp,
-    ModOp,
-    MulOp,
-    PowOp,
-    SubOp,
-)
+from glow_dialects.ops import named
+from glow_dialects.ops.activation import ClipOp, SwishOp
+from glow_dialects.ops.arithmetic import DivOp, FloorDivOp, FmodOp, MaxOp, MinOp, ModOp, PowOp
 from glow_dialects.ops.cast import CastOp
-from glow_dialects.ops.compare import CmpEqOp, CmpGeOp, CmpGtOp, CmpLeOp, CmpLtOp, CmpNeOp
-from glow_dialects.ops.elementwise import BinaryOp, UnaryOp
-from glow_dialects.ops.identity import IdentityOp
-from glow_dialects.ops.logic import (
-    AndOp,
-    BitwiseAndOp,
-    BitwiseNotOp,
-    BitwiseOrOp,
-    BitwiseXorOp,
-    IsInfOp,
-    IsNanOp,
-    NotOp,
-    OrOp,
-    ShiftLeftOp,
-    ShiftRightOp,
-    XorOp,
-)
-from glow_dialects.ops.relu import ReluOp
+from glow_dialects.ops.compare import CmpNeOp
+from glow_dialects.ops.elementwise import BinaryOp, RoundingOp
+from glow_dialects.ops.logic import IsInfOp, ShiftLeftOp, ShiftRightOp
 from glow_dialects.ops.select import SelectOp
-from glow_dialects.ops.unary_math import (
-    AbsOp,
-    AcoshOp,
-    AcosOp,
-    AsinhOp,
-    AsinOp,
-    AtanhOp,
-    AtanOp,
-    CeilOp,
-    CoshOp,
-    CosOp,
-    ErfOp,
-    Expm1Op,
-    ExpOp,
-    FloorOp,
-    Log1pOp,
-    LogOp,
-    NegOp,
-    ReciprocalOp,
-    RoundOp,
-    RsqrtOp,
-    SignOp,
-    SinhOp,
-    SinOp,
-    SqrtOp,
-    TanOp,
-    TruncOp,
-)
+from glow_dialects.ops.unary_math import AbsOp, Expm1Op, Log1pOp, RsqrtOp, SignOp, TruncOp
 from glow_frontends.onnx.export.rule import Exporter, Rule, element_dtype
 from glow_frontends.onnx.tensors import onnx_type
 
 
-def same(kind: str, *properties: str, **renamed: str) -> Rule:
-    """The ONNX operator `kind` on the same operands; `properties` become attributes (or renamed ones)."""
+def same(kind: type[GraphOp]) -> Rule:
+    """The ONNX operator that a card names, on the same operands; properties become attributes."""
+    words = _ROUNDED if issubclass(kind, RoundingOp) else {}
+    if kind.LOGIC is not None:
+        words = {"b": kind.LOGIC.ONNX}
 
     def rule(op: GraphOp, e: Exporter) -> str | Sequence[str]:
-        attributes = {n: getattr(op, n) for n in properties}
-        attributes |= {onnx_name: getattr(op, ours) for ours, onnx_name in renamed.items()}
-        return e.node(kind, [e.name(v) for v in op.operands], len(op.results), **attributes)
+        attributes = {n: getattr(op, n) for n in kind.property_defaults()}
+        word = words.get(element_dtype(op.operands[0]).kind, kind.ONNX)
+        return e.node(word, [e.name(v) for v in op.operands], len(op.results), **attributes)
 
     return rule
+
+
+#: Integers stay as they are where floats are rounded.
+_ROUNDED = dict.fromkeys("iu", "Identity")
 
 
 def _not(kind: str) -> Rule:
@@ -186,26 +124,6 @@ def _expm1(op: Expm1Op, e: Exporter) -> str:
     return e.node("Sub", [e.node("Exp", [e.name(op.input)]), e.scalar(1, op.input)])
 
 
-def _boolean(arithmetic: str, logical: str) -> Rule:
-    """An arithmetic operator, or its logical twin on booleans."""
-
-    def rule(op: BinaryOp, e: Exporter) -> str:
-        kind = logical if element_dtype(op.lhs) == bool else arithmetic
-        return e.node(kind, [e.name(v) for v in op.operands])
-
-    return rule
-
-
-def _rounding(kind: str) -> Rule:
-    """Rounding, which leaves integers as they are."""
-
-    def rule(op: UnaryOp, e: Exporter) -> str:
-        known = kind if element_dtype(op.input).kind not in "iu" else "Identity"
-        return e.node(known, [e.name(op.input)])
-
-    return rule
-
-
 def _shift(direction: str) -> Rule:
     def rule(op: BinaryOp, e: Exporter) -> str:
         return e.node("BitShift", [e.name(v) for v in op.operands], direction=direction)
@@ -229,70 +147,13 @@ def _swish(op: SwishOp, e: Exporter) -> str:
     return e.node("Mul", [x, e.node("Sigmoid", [inner])])
 
 
-def _gelu(op: GeluOp, e: Exporter) -> str:
-    return e.node("Gelu", [e.name(op.input)], approximate=op.approximate)
-
-
 def _cast(op: CastOp, e: Exporter) -> str:
     return e.node("Cast", [e.name(op.input)], to=onnx_type(element_dtype(op.results[0])))
 
 
-_UNARY: dict[type[GraphOp], str] = {
-    NegOp: "Neg",
-    AbsOp: "Abs",
-    SignOp: "Sign",
-    SqrtOp: "Sqrt",
-    ReciprocalOp: "Reciprocal",
-    SinOp: "Sin",
-    CosOp: "Cos",
-    TanOp: "Tan",
-    AsinOp: "Asin",
-    AcosOp: "Acos",
-    AtanOp: "Atan",
-    SinhOp: "Sinh",
-    CoshOp: "Cosh",
-    AsinhOp: "Asinh",
-    AcoshOp: "Acosh",
-    AtanhOp: "Atanh",
-    ExpOp: "Exp",
-    LogOp: "Log",
-    ErfOp: "Erf",
-    NotOp: "Not",
-    BitwiseNotOp: "BitwiseNot",
-    IsNanOp: "IsNaN",
-    ReluOp: "Relu",
-    SigmoidOp: "Sigmoid",
-    TanhOp: "Tanh",
-    SoftplusOp: "Softplus",
-    SoftsignOp: "Softsign",
-    MishOp: "Mish",
-    HardSwishOp: "HardSwish",
-    IdentityOp: "Identity",
-}
-_BINARY: dict[type[GraphOp], str] = {
-    DivOp: "Div",
-    MaxOp: "Max",
-    MinOp: "Min",
-    PowOp: "Pow",
-    AndOp: "And",
-    OrOp: "Or",
-    XorOp: "Xor",
-    BitwiseAndOp: "BitwiseAnd",
-    BitwiseOrOp: "BitwiseOr",
-    BitwiseXorOp: "BitwiseXor",
-    CmpEqOp: "Equal",
-    CmpLtOp: "Less",
-    CmpLeOp: "LessOrEqual",
-    CmpGtOp: "Greater",
-    CmpGeOp: "GreaterOrEqual",
-    PreluOp: "PRelu",
-}
 _SMALL_INTEGERS_LACK = (PowOp, MaxOp, MinOp, DivOp, AbsOp, SignOp, ModOp, FmodOp, FloorDivOp)
 
 _OWN: dict[type[GraphOp], Rule] = {
-    AddOp: _boolean("Add", "Or"),
-    SubOp: _boolean("Sub", "Xor"),
-    MulOp: _boolean("Mul", "And"),
     ModOp: _mod(floor=True),
     FmodOp: _mod(floor=False),
     FloorDivOp: _floor_div,
@@ -302,27 +163,14 @@ _OWN: dict[type[GraphOp], Rule] = {
     TruncOp: _trunc,
     Log1pOp: _log1p,
     Expm1Op: _expm1,
-    LeakyReluOp: same("LeakyRelu", "alpha"),
-    EluOp: same("Elu", "alpha"),
-    SeluOp: same("Selu", "alpha", "gamma"),
-    CeluOp: same("Celu", "alpha"),
-    HardSigmoidOp: same("HardSigmoid", "alpha", "beta"),
-    ThresholdedReluOp: same("ThresholdedRelu", "alpha"),
     ClipOp: _clip,
-    FloorOp: _rounding("Floor"),
-    CeilOp: _rounding("Ceil"),
-    RoundOp: _rounding("Round"),
     ShiftLeftOp: _shift("LEFT"),
     ShiftRightOp: _shift("RIGHT"),
     IsInfOp: _is_inf,
     SwishOp: _swish,
-    GeluOp: _gelu,
     CastOp: _cast,
 }
 
-_RULES: dict[type[GraphOp], Rule] = {
-    **{op: same(kind) for op, kind in (_UNARY | _BINARY).items()},
-    **_OWN,
-}
+_RULES: dict[type[GraphOp], Rule] = {**{kind: same(kind) for kind in named("ONNX").values()}, **_OWN}
 #: With those that compute in int64 where runtimes lack the small integers.
 RULES = _RULES | {op: _wide(_RULES[op]) for op in _SMALL_INTEGERS_LACK}

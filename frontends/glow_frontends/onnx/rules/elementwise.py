@@ -3,62 +3,18 @@
 from __future__ import annotations
 
 from math import prod
+from typing import Any
 
 import numpy as np
+from xdsl.dialects.builtin import FloatAttr, StringAttr
 
 from glow_dialects.core.graph_op import GraphOp
-from glow_dialects.ops.activation import TanhOp
-from glow_dialects.ops.arithmetic import (
-    AddOp,
-    DivOp,
-    FmodOp,
-    MaxOp,
-    MinOp,
-    ModOp,
-    MulOp,
-    PowOp,
-    SubOp,
-)
-from glow_dialects.ops.compare import CmpEqOp, CmpGeOp, CmpGtOp, CmpLeOp, CmpLtOp
-from glow_dialects.ops.logic import (
-    AndOp,
-    BitwiseAndOp,
-    BitwiseNotOp,
-    BitwiseOrOp,
-    BitwiseXorOp,
-    IsInfOp,
-    IsNanOp,
-    NotOp,
-    OrOp,
-    ShiftLeftOp,
-    ShiftRightOp,
-    XorOp,
-)
+from glow_dialects.ops import named
+from glow_dialects.ops.arithmetic import AddOp, DivOp, FmodOp, MaxOp, MinOp, ModOp, PowOp
+from glow_dialects.ops.compare import CmpEqOp, CmpGtOp, CmpLtOp
+from glow_dialects.ops.elementwise import BinaryOp
+from glow_dialects.ops.logic import AndOp, IsInfOp, ShiftLeftOp, ShiftRightOp
 from glow_dialects.ops.select import SelectOp
-from glow_dialects.ops.unary_math import (
-    AbsOp,
-    AcoshOp,
-    AcosOp,
-    AsinhOp,
-    AsinOp,
-    AtanhOp,
-    AtanOp,
-    CeilOp,
-    CoshOp,
-    CosOp,
-    ErfOp,
-    ExpOp,
-    FloorOp,
-    LogOp,
-    NegOp,
-    ReciprocalOp,
-    RoundOp,
-    SignOp,
-    SinhOp,
-    SinOp,
-    SqrtOp,
-    TanOp,
-)
 from glow_frontends.graph import Emitter, RuleError, Value, cast_to, dtype_of_value, rank, shape
 from glow_frontends.graph.arithmetic import clamp
 from glow_frontends.graph.movement import broadcast
@@ -68,14 +24,25 @@ from glow_frontends.onnx.rules.rule import Rule, Versions
 from glow_frontends.onnx.values import HostValue
 
 
-def unary(kind: type[GraphOp]) -> Rule:
-    """One operand, no attributes."""
-    return lambda g, n: g(kind, n[0])
+def same(kind: type[GraphOp]) -> Rule:
+    """An operator of one or two operands that a card is, with the attributes that the card has."""
+
+    def rule(g: Emitter, n: Node) -> Value:
+        operands = aligned(g, n) if issubclass(kind, BinaryOp) else (n[0],)
+        return g(kind, *operands, **properties(kind, n))
+
+    return rule
 
 
-def binary(kind: type[GraphOp]) -> Rule:
-    """Two operands that broadcast."""
-    return lambda g, n: g(kind, *aligned(g, n))
+def properties(kind: type[GraphOp], n: Node) -> dict[str, Any]:
+    """The properties of a card that are attributes of the same names: numbers and words."""
+    known: dict[str, Any] = {}
+    for name, default in kind.property_defaults().items():
+        if isinstance(default, FloatAttr):
+            known[name] = n.number(name, default.value.data)
+        elif isinstance(default, StringAttr):
+            known[name] = n.text(name, default.data)
+    return known
 
 
 def aligned(g: Emitter, n: Node) -> tuple[Value, Value]:
@@ -98,11 +65,6 @@ def variadic(kind: type[GraphOp]) -> Rule:
         return total
 
     return rule
-
-
-def negated(rule: Rule) -> Rule:
-    """The logical complement of a rule's result."""
-    return lambda g, n: g(NotOp, rule(g, n))  # pyright: ignore[reportArgumentType]
 
 
 def mean(g: Emitter, n: Node) -> Value:
@@ -136,16 +98,8 @@ def divide(g: Emitter, n: Node) -> Value:
 
 
 def shift(g: Emitter, n: Node) -> Value:
-    """BitShift; signed numbers keep their sign where all their bits are shifted out to the right."""
-    x, by = n[0], n[1]
-    if n.text("direction") == "LEFT":
-        return g(ShiftLeftOp, x, by)
-    dtype = dtype_of_value(x)
-    if dtype.kind == "i":
-        last = g.like(8 * dtype.itemsize - 1, by)
-        beyond = g(OrOp, g(CmpLtOp, by, g.like(0, by)), g(CmpGtOp, by, last))
-        by = g(SelectOp, beyond, last, by)
-    return g(ShiftRightOp, x, by)
+    """BitShift."""
+    return g(ShiftLeftOp if n.text("direction") == "LEFT" else ShiftRightOp, n[0], n[1])
 
 
 def equal(g: Emitter, n: Node) -> Value:
@@ -156,7 +110,7 @@ def equal(g: Emitter, n: Node) -> Value:
             raise RuleError("two inputs are expected")
         left, right = known
         return np.asarray(left == right).astype(bool)
-    return binary(CmpEqOp)(g, n)  # pyright: ignore[reportReturnType]
+    return g(CmpEqOp, *aligned(g, n))
 
 
 def is_inf(g: Emitter, n: Node) -> Value:
@@ -188,23 +142,8 @@ def clip(g: Emitter, n: Node) -> Value:
     return clamp(g, x, bounds[0], bounds[1])
 
 
-UNARY: dict[str, type[GraphOp]] = {
-    "Abs": AbsOp, "Neg": NegOp, "Ceil": CeilOp, "Floor": FloorOp, "Round": RoundOp, "Sign": SignOp,
-    "Sqrt": SqrtOp, "Reciprocal": ReciprocalOp, "Exp": ExpOp, "Log": LogOp, "Erf": ErfOp,
-    "Sin": SinOp, "Cos": CosOp, "Tan": TanOp, "Asin": AsinOp, "Acos": AcosOp, "Atan": AtanOp,
-    "Sinh": SinhOp, "Cosh": CoshOp, "Asinh": AsinhOp, "Acosh": AcoshOp, "Atanh": AtanhOp,
-    "Tanh": TanhOp, "Not": NotOp, "BitwiseNot": BitwiseNotOp, "IsNaN": IsNanOp,
-}  # fmt: skip
-BINARY: dict[str, type[GraphOp]] = {
-    "Add": AddOp, "Sub": SubOp, "Mul": MulOp, "And": AndOp, "Or": OrOp, "Xor": XorOp,
- "Greater": CmpGtOp, "GreaterOrEqual": CmpGeOp, "Less": CmpLtOp,
-    "LessOrEqual": CmpLeOp, "BitwiseAnd": BitwiseAndOp, "BitwiseOr": BitwiseOrOp,
-    "BitwiseXor": BitwiseXorOp,
-}  # fmt: skip
-
 RULES: dict[str, Versions] = {
-    **{name: unary(kind) for name, kind in UNARY.items()},
-    **{name: binary(kind) for name, kind in BINARY.items()},
+    **{name: same(kind) for name, kind in named("ONNX").items()},
     "Sum": variadic(AddOp),
     "Max": variadic(MaxOp),
     "Min": variadic(MinOp),

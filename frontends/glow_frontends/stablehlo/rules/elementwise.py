@@ -1,127 +1,35 @@
-"""Element by element: one table, and functions for what is no operator of the graph by itself."""
+"""Element by element: what cards name, and functions for what is no operator of the graph by itself."""
 
 from __future__ import annotations
 
 from functools import partial
 
 import numpy as np
+from ml_dtypes import iinfo
 from xdsl.dialects.builtin import IntegerType, Signedness
-from xdsl.ir import Attribute
+from xdsl.ir import Attribute, SSAValue
 
 from glow_dialects.core.graph_op import GraphOp
 from glow_dialects.core.types import dtype_of, element_type, is_float
-from glow_dialects.ops.activation import SigmoidOp, TanhOp
-from glow_dialects.ops.arithmetic import AddOp, DivOp, FmodOp, MaxOp, MinOp, MulOp, PowOp, SubOp
+from glow_dialects.ops import named, operator_class
+from glow_dialects.ops.arithmetic import DivOp, FmodOp, MaxOp, MinOp
 from glow_dialects.ops.bit_cast import BitCastOp
-from glow_dialects.ops.compare import CmpEqOp, CmpGeOp, CmpGtOp, CmpLeOp, CmpLtOp, CmpNeOp
-from glow_dialects.ops.logic import (
-    AndOp,
-    BitwiseAndOp,
-    BitwiseNotOp,
-    BitwiseOrOp,
-    BitwiseXorOp,
-    IsInfOp,
-    IsNanOp,
-    NotOp,
-    OrOp,
-    ShiftLeftOp,
-    ShiftRightOp,
-    XorOp,
-)
+from glow_dialects.ops.compare import CmpEqOp, CmpGeOp, CmpLtOp
+from glow_dialects.ops.logic import BitwiseAndOp, BitwiseXorOp, IsNanOp, OrOp, ShiftLeftOp, ShiftRightOp
 from glow_dialects.ops.reduce import ReduceSumOp
 from glow_dialects.ops.select import SelectOp
-from glow_dialects.ops.unary_math import (
-    AbsOp,
-    AcoshOp,
-    AcosOp,
-    AsinhOp,
-    AsinOp,
-    AtanhOp,
-    AtanOp,
-    CeilOp,
-    CoshOp,
-    CosOp,
-    ErfOp,
-    Expm1Op,
-    ExpOp,
-    FloorOp,
-    Log1pOp,
-    LogOp,
-    NegOp,
-    RoundOp,
-    RsqrtOp,
-    SignOp,
-    SinhOp,
-    SinOp,
-    SqrtOp,
-    TanOp,
-    TruncOp,
-)
+from glow_dialects.ops.unary_math import SignOp
 from glow_frontends.graph import Emitter, RuleError, Value, dtype_of_value, rank, shape, type_of
 from glow_frontends.stablehlo.node import Node, Rule
 from glow_frontends.stablehlo.values import cast, expand, like, pointwise
 
-#: Operators that are the same.
-SAME: dict[str, type[GraphOp]] = {
-    "abs": AbsOp,
-    "add": AddOp,
-    "ceil": CeilOp,
-    "cosine": CosOp,
-    "divide": DivOp,
-    "exponential": ExpOp,
-    "exponential_minus_one": Expm1Op,
-    "floor": FloorOp,
-    "log": LogOp,
-    "log_plus_one": Log1pOp,
-    "logistic": SigmoidOp,
-    "multiply": MulOp,
-    "negate": NegOp,
-    "power": PowOp,
-    "remainder": FmodOp,
-    "round_nearest_even": RoundOp,
-    "rsqrt": RsqrtOp,
-    "select": SelectOp,
-    "shift_left": ShiftLeftOp,
-    "sign": SignOp,
-    "sine": SinOp,
-    "sqrt": SqrtOp,
-    "subtract": SubOp,
-    "tan": TanOp,
-    "tanh": TanhOp,
-    "chlo.acos": AcosOp,
-    "chlo.acosh": AcoshOp,
-    "chlo.asin": AsinOp,
-    "chlo.asinh": AsinhOp,
-    "chlo.atan": AtanOp,
-    "chlo.atanh": AtanhOp,
-    "chlo.cosh": CoshOp,
-    "chlo.erf": ErfOp,
-    "chlo.sinh": SinhOp,
-    "chlo.tan": TanOp,
-}
-#: Of booleans, and of the bits of integers.
-LOGIC: dict[str, tuple[type[GraphOp], type[GraphOp]]] = {
-    "and": (AndOp, BitwiseAndOp),
-    "or": (OrOp, BitwiseOrOp),
-    "xor": (XorOp, BitwiseXorOp),
-    "not": (NotOp, BitwiseNotOp),
-}
-COMPARISONS: dict[str, type[GraphOp]] = {
-    "EQ": CmpEqOp,
-    "NE": CmpNeOp,
-    "LT": CmpLtOp,
-    "LE": CmpLeOp,
-    "GT": CmpGtOp,
-    "GE": CmpGeOp,
-}
+COMPARISONS = ("EQ", "NE", "LT", "LE", "GT", "GE")
 
 
 def _same(kind: type[GraphOp], g: Emitter, n: Node) -> Value:
-    return pointwise(g, kind, *n.operands)
-
-
-def _logic(kinds: tuple[type[GraphOp], type[GraphOp]], g: Emitter, n: Node) -> Value:
-    return pointwise(g, kinds[dtype_of_value(n[0]) != bool], *n.operands)
+    """An operator that a card is; of booleans the logic that it is there."""
+    logic = kind.LOGIC if kind.LOGIC is not None and dtype_of_value(n[0]) == bool else None
+    return pointwise(g, logic or kind, *n.operands)
 
 
 def extreme(kind: type[GraphOp], least: float, g: Emitter, n: Node) -> Value:
@@ -133,11 +41,49 @@ def extreme(kind: type[GraphOp], least: float, g: Emitter, n: Node) -> Value:
 
 
 def compare(g: Emitter, n: Node) -> Value:
-    """compare; in the order of all floats only as far as it is that of numbers."""
+    """compare: of floats by their values, or in the order of all that there are, where -0 is below 0."""
     direction = n.word("comparison_direction")
     if direction not in COMPARISONS:
         raise RuleError(f"comparison_direction {direction}, expected one of {', '.join(COMPARISONS)}")
-    return pointwise(g, COMPARISONS[direction], n[0], n[1])
+    operands = n.operands
+    if n.word("compare_type") == "TOTALORDER" and is_float(type_of(n[0]).element_type):
+        operands = [ordered(g, x) for x in operands]
+    return pointwise(g, operator_class(f"cmp_{direction.lower()}"), *operands)
+
+
+def ordered(g: Emitter, x: Value) -> Value:
+    """Integers in the order of all floats: -NaN -inf ... -0 0 ... inf NaN."""
+    width = 8 * dtype_of_value(x).itemsize
+    bits = bit_cast(g, x, element_type(f"int{width}"))
+    sign = pointwise(g, ShiftRightOp, bits, like(width - 1, bits))
+    turned = pointwise(g, BitwiseAndOp, sign, like((1 << width - 1) - 1, bits))
+    return pointwise(g, BitwiseXorOp, bits, turned)
+
+
+def quotient(g: Emitter, n: Node) -> Value:
+    """divide: of integers by 0 it is -1, all ones."""
+    y = pointwise(g, DivOp, n[0], n[1])
+    return _by_zero(g, n, y, like(-1, n[0]))
+
+
+def remainder(g: Emitter, n: Node) -> Value:
+    """remainder: of integers by 0 the dividend."""
+    return _by_zero(g, n, pointwise(g, FmodOp, n[0], n[1]), n[0])
+
+
+def _by_zero(g: Emitter, n: Node, y: Value, instead: Value) -> Value:
+    divisor = n[1]
+    if dtype_of_value(divisor).kind not in "iu" or (isinstance(divisor, np.ndarray) and divisor.all()):
+        return y
+    return pointwise(g, SelectOp, pointwise(g, CmpEqOp, divisor, like(0, divisor)), instead, y)
+
+
+def sign(g: Emitter, n: Node) -> Value:
+    """sign: of -0 itself."""
+    y = pointwise(g, SignOp, n[0])
+    if not is_float(n.element()):
+        return y
+    return pointwise(g, SelectOp, pointwise(g, CmpEqOp, n[0], like(0, n[0])), n[0], y)
 
 
 def clamp(g: Emitter, n: Node) -> Value:
@@ -146,14 +92,29 @@ def clamp(g: Emitter, n: Node) -> Value:
 
 
 def convert(g: Emitter, n: Node) -> Value:
-    """convert."""
-    return cast(g, n[0], n.element())
+    """convert; floats beyond the range of integers are the nearest of these, and NaN is 0."""
+    x, to = n[0], n.element()
+    if not is_float(type_of(x).element_type) or dtype_of(to).kind not in "iuV" or is_float(to):
+        return cast(g, x, to)
+    kind = dtype_of_value(x)
+    if isinstance(x, SSAValue) and kind.itemsize < 4:
+        x = cast(g, x, element_type("float32"))
+    info = iinfo(dtype_of(to))
+    low, high = int(info.min), int(info.max)
+    below = pointwise(g, CmpLtOp, x, like(low, x))
+    above = pointwise(g, CmpGeOp, x, like(high + 1, x))
+    outside = pointwise(g, OrOp, pointwise(g, OrOp, below, above), pointwise(g, IsNanOp, x))
+    y = cast(g, pointwise(g, SelectOp, outside, like(0, x), x), to)
+    y = pointwise(g, SelectOp, below, like(low, y), y)
+    return pointwise(g, SelectOp, above, like(high, y), y)
 
 
 def bits(g: Emitter, n: Node) -> Value:
     """bitcast_convert: narrow numbers along a last axis are one wide one, the first its lowest bits."""
     x, to = n[0], n.element()
     source, target = dtype_of_value(x), dtype_of(to)
+    if {source.name, target.name} & {"bool", "int2", "uint2", "int4", "uint4"} and source != target:
+        raise RuleError(f"the bits of {source} as {target}: elements of less than a byte")
     if source.itemsize == target.itemsize:
         return bit_cast(g, x, to)
     plain = [element_type(f"uint{8 * d.itemsize}") for d in (source, target)]
@@ -172,12 +133,6 @@ def bit_cast(g: Emitter, x: Value, element: Attribute) -> Value:
     return pointwise(g, BitCastOp, x, element=element)
 
 
-def is_finite(g: Emitter, n: Node) -> Value:
-    """is_finite."""
-    odd = pointwise(g, OrOp, pointwise(g, IsNanOp, n[0]), pointwise(g, IsInfOp, n[0]))
-    return pointwise(g, NotOp, odd)
-
-
 def shift_right(signed: bool, g: Emitter, n: Node) -> Value:
     """shift_right_arithmetic, shift_right_logical: a shift of integers with, or without, a sign."""
     kind = n.element()
@@ -190,86 +145,6 @@ def shift_right(signed: bool, g: Emitter, n: Node) -> Value:
     other = element_type(f"{'int' if signed else 'uint'}{width}")
     moved = pointwise(g, ShiftRightOp, bit_cast(g, n[0], other), bit_cast(g, n[1], other))
     return bit_cast(g, moved, kind)
-
-
-def round_away(g: Emitter, n: Node) -> Value:
-    """round_nearest_afz: halves away from zero."""
-    size = pointwise(g, AbsOp, n[0])
-    whole = pointwise(g, TruncOp, size)
-    up = pointwise(g, CmpGeOp, pointwise(g, SubOp, size, whole), like(0.5, size))
-    whole = pointwise(g, AddOp, whole, cast(g, up, type_of(size).element_type))
-    return pointwise(g, MulOp, whole, pointwise(g, SignOp, n[0]))
-
-
-def cbrt(g: Emitter, n: Node) -> Value:
-    """cbrt."""
-    root = pointwise(g, PowOp, pointwise(g, AbsOp, n[0]), like(1 / 3, n[0]))
-    return pointwise(g, MulOp, root, pointwise(g, SignOp, n[0]))
-
-
-def atan2(g: Emitter, n: Node) -> Value:
-    """atan2(y, x): atan(y / x), turned by half a turn left of the y axis; 1 known as x stays an atan."""
-    y, x = n[0], n[1]
-    if isinstance(x, np.ndarray) and bool((x > 0).all()):
-        return pointwise(g, AtanOp, pointwise(g, DivOp, y, x))
-    zero, half = like(0.0, y), like(np.pi, y)
-    is_zero = pointwise(g, AndOp, pointwise(g, CmpEqOp, x, zero), pointwise(g, CmpEqOp, y, zero))
-    safe = pointwise(g, SelectOp, is_zero, like(1.0, y), x)
-    angle = pointwise(g, AtanOp, pointwise(g, DivOp, y, safe))
-    turn = pointwise(g, SelectOp, pointwise(g, CmpLtOp, y, zero), pointwise(g, NegOp, half), half)
-    return pointwise(g, SelectOp, pointwise(g, CmpLtOp, x, zero), pointwise(g, AddOp, angle, turn), angle)
-
-
-def popcnt(g: Emitter, n: Node) -> Value:
-    """popcnt: how many bits are one, by sums of ever wider fields."""
-    x, width = _unsigned(g, n[0])
-    ones = (1 << width) - 1
-
-    def part(value: Value, shift: int, mask: int) -> Value:
-        moved = pointwise(g, ShiftRightOp, value, like(shift, value)) if shift else value
-        return pointwise(g, BitwiseAndOp, moved, like(mask & ones, value))
-
-    shift = 1
-    while shift < width:
-        mask = ones // ((1 << shift) + 1)  # fields of `shift` ones and as many zeros
-        x = pointwise(g, AddOp, part(x, 0, mask), part(x, shift, mask))
-        shift *= 2
-    return bit_cast(g, x, n.element())
-
-
-def leading_zeros(g: Emitter, n: Node) -> Value:
-    """count_leading_zeros: the highest one bit is copied into all below, and what is left is counted."""
-    x, width = _unsigned(g, n[0])
-    shift = 1
-    while shift < width:
-        x = pointwise(g, BitwiseOrOp, x, pointwise(g, ShiftRightOp, x, like(shift, x)))
-        shift *= 2
-    left = Node(n.op, [pointwise(g, BitwiseNotOp, x)], n.program)
-    return popcnt(g, left)
-
-
-def _unsigned(g: Emitter, x: Value) -> tuple[Value, int]:
-    """The bits of integers as unsigned ones, and how many there are in each."""
-    dtype = dtype_of_value(x)
-    if dtype.kind not in "iu":
-        raise RuleError(f"the bits of {type_of(x)}")
-    width = dtype.itemsize * 8
-    return bit_cast(g, x, element_type(f"uint{width}")), width
-
-
-def erfc(g: Emitter, n: Node) -> Value:
-    """1 - erf(x); far to the right it is 0 where the function is tiny."""
-    return pointwise(g, SubOp, like(1.0, n[0]), pointwise(g, ErfOp, n[0]))
-
-
-def square(g: Emitter, n: Node) -> Value:
-    """chlo.square."""
-    return pointwise(g, MulOp, n[0], n[0])
-
-
-def is_inf(g: Emitter, n: Node) -> Value:
-    """chlo.is_inf."""
-    return pointwise(g, IsInfOp, n[0])
 
 
 def real(g: Emitter, n: Node) -> Value:
@@ -294,27 +169,20 @@ def partition_id(g: Emitter, n: Node) -> Value:
 
 
 RULES: dict[str, Rule] = {
-    **{name: partial(_same, kind) for name, kind in SAME.items()},
-    **{name: partial(_logic, kinds) for name, kinds in LOGIC.items()},
-    "atan2": atan2,
+    **{name: partial(_same, kind) for name, kind in named("STABLEHLO").items()},
     "bitcast_convert": bits,
-    "cbrt": cbrt,
     "clamp": clamp,
     "compare": compare,
     "convert": convert,
-    "count_leading_zeros": leading_zeros,
-    "is_finite": is_finite,
+    "divide": quotient,
     "maximum": partial(extreme, MaxOp, -np.inf),
     "minimum": partial(extreme, MinOp, np.inf),
     "partition_id": partition_id,
-    "popcnt": popcnt,
     "real": real,
     "reduce_precision": reduce_precision,
+    "remainder": remainder,
     "replica_id": partition_id,
-    "round_nearest_afz": round_away,
     "shift_right_arithmetic": partial(shift_right, True),
     "shift_right_logical": partial(shift_right, False),
-    "chlo.erfc": erfc,
-    "chlo.is_inf": is_inf,
-    "chlo.square": square,
+    "sign": sign,
 }

@@ -3,80 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from math import inf, log, pi
+from math import pi
 from typing import Any
 
 import numpy as np
 
 from glow_dialects.core.graph_op import GraphOp
 from glow_dialects.core.types import tensor
+from glow_dialects.ops import named
 from glow_dialects.ops.activation import (
     EluOp,
     GeluOp,
     HardSigmoidOp,
-    HardSwishOp,
     LeakyReluOp,
-    MishOp,
-    SigmoidOp,
+    LogitOp,
     SoftplusOp,
-    SwishOp,
-    TanhOp,
 )
-from glow_dialects.ops.arithmetic import (
-    AddOp,
-    DivOp,
-    MaxOp,
-    MinOp,
-    MulOp,
-    PowOp,
-    SubOp,
-)
+from glow_dialects.ops.arithmetic import AddOp, DivOp, MaxOp, MulOp, PowOp, SubOp
 from glow_dialects.ops.bit_cast import BitCastOp
-from glow_dialects.ops.compare import CmpEqOp, CmpGeOp, CmpGtOp, CmpLeOp, CmpLtOp, CmpNeOp
-from glow_dialects.ops.logic import (
-    AndOp,
-    BitwiseAndOp,
-    BitwiseNotOp,
-    BitwiseOrOp,
-    BitwiseXorOp,
-    IsInfOp,
-    IsNanOp,
-    NotOp,
-    OrOp,
-    ShiftLeftOp,
-    ShiftRightOp,
-    XorOp,
-)
+from glow_dialects.ops.compare import CmpGtOp, CmpLtOp
+from glow_dialects.ops.elementwise import BinaryOp, CompareOp, RoundingOp, UnaryOp, UnaryTestOp
+from glow_dialects.ops.logic import IsNanOp, LogicOp, NotOp
 from glow_dialects.ops.relu import ReluOp
 from glow_dialects.ops.select import SelectOp
-from glow_dialects.ops.unary_math import (
-    AbsOp,
-    AcoshOp,
-    AcosOp,
-    AsinhOp,
-    AsinOp,
-    AtanhOp,
-    AtanOp,
-    CeilOp,
-    CoshOp,
-    CosOp,
-    ErfOp,
-    Expm1Op,
-    ExpOp,
-    FloorOp,
-    Log1pOp,
-    LogOp,
-    NegOp,
-    ReciprocalOp,
-    RoundOp,
-    RsqrtOp,
-    SignOp,
-    SinhOp,
-    SinOp,
-    SqrtOp,
-    TanOp,
-    TruncOp,
-)
+from glow_dialects.ops.shrink import ShrinkOp
+from glow_dialects.ops.signs import HeavisideOp, NanToNumOp
+from glow_dialects.ops.unary_math import AbsOp, Expm1Op, RoundOp, RsqrtOp, SignOp, SqrtOp
 from glow_frontends.graph import Emitter, RuleError, Value, cast_to, dtype_of_value, rank, shape
 from glow_frontends.graph.arithmetic import clamp
 from glow_frontends.graph.movement import broadcast
@@ -84,8 +36,6 @@ from glow_frontends.torch.node import Decomposed, Node, operand
 
 Rule = Callable[..., Any]
 BOOL = np.dtype(bool)
-#: Arithmetic on booleans, which PyTorch has, as logic.
-_ON_BOOLEANS: dict[type[GraphOp], type[GraphOp]] = {AddOp: OrOp, MulOp: AndOp, MaxOp: OrOp, MinOp: AndOp}
 
 
 def unary(kind: type[GraphOp], whole: bool = False, **properties: Any) -> Rule:
@@ -93,7 +43,9 @@ def unary(kind: type[GraphOp], whole: bool = False, **properties: Any) -> Rule:
 
     def rule(g: Emitter, n: Node, x: Value) -> Value:
         x = cast_to(g, x, n.dtype)
-        return x if whole and n.dtype.kind in "biu" else g(kind, x, **properties)
+        if whole and n.dtype.kind in "biu":
+            return x
+        return g(kind.LOGIC if n.dtype == BOOL and kind.LOGIC else kind, x, **properties)
 
     return rule
 
@@ -105,8 +57,7 @@ def binary(kind: type[GraphOp]) -> Rule:
 
 def combined(g: Emitter, kind: type[GraphOp], dtype: np.dtype, x: Any, y: Any) -> Value:
     """Arithmetic in a type; of booleans logic."""
-    chosen = _ON_BOOLEANS.get(kind, kind) if dtype == BOOL else kind
-    return g(chosen, operand(g, x, dtype), operand(g, y, dtype))
+    return g(kind.LOGIC if dtype == BOOL and kind.LOGIC else kind, operand(g, x, dtype), operand(g, y, dtype))
 
 
 def comparison(kind: type[GraphOp]) -> Rule:
@@ -126,30 +77,6 @@ def logical(kind: type[GraphOp]) -> Rule:
     return lambda g, n, x, y=None: g(kind, *(operand(g, v, BOOL) for v in (x, y) if v is not None))
 
 
-def bitwise(kind: type[GraphOp], on_booleans: type[GraphOp]) -> Rule:
-    """Logic on bits; on booleans plain logic."""
-
-    def rule(g: Emitter, n: Node, x: Any, y: Any = None) -> Value:
-        chosen = on_booleans if n.dtype == BOOL else kind
-        return g(chosen, *(operand(g, v, n.dtype) for v in (x, y) if v is not None))
-
-    return rule
-
-
-def shifted(kind: type[GraphOp]) -> Rule:
-    """Bits moved; by as many as there are, or more, or less than none, nothing is left, or the sign is."""
-
-    def rule(g: Emitter, n: Node, x: Any, y: Any) -> Value:
-        x, by = operand(g, x, n.dtype), operand(g, y, n.dtype)
-        bits = 8 * n.dtype.itemsize
-        beyond = g(OrOp, g(CmpLtOp, by, g.like(0, by)), g(CmpGeOp, by, g.like(bits, by)))
-        if kind is ShiftRightOp and n.dtype.kind == "i":
-            return g(kind, x, g(SelectOp, beyond, g.like(bits - 1, by), by))
-        return g(SelectOp, beyond, g.like(0, x), g(kind, x, g(SelectOp, beyond, g.like(0, by), by)))
-
-    return rule
-
-
 def scaled(kind: type[GraphOp]) -> Rule:
     """Sums and differences whose second operand has a factor."""
 
@@ -157,47 +84,6 @@ def scaled(kind: type[GraphOp]) -> Rule:
         return combined(g, kind, n.dtype, x, y if alpha == 1 else combined(g, MulOp, n.dtype, y, alpha))
 
     return rule
-
-
-def on_base(base: float) -> Rule:
-    """A logarithm, in double precision: whole powers have whole ones."""
-
-    def rule(g: Emitter, n: Node, x: Value) -> Value:
-        wide = np.dtype(np.float64)
-        result = g(DivOp, g(LogOp, cast_to(g, cast_to(g, x, n.dtype), wide)), np.array(log(base)))
-        return cast_to(g, result, n.dtype)
-
-    return rule
-
-
-def exp2(g: Emitter, n: Node, x: Value) -> Value:
-    """Powers of 2."""
-    x = cast_to(g, x, n.dtype)
-    return g(PowOp, g.like(2, x), x)
-
-
-def hypot(g: Emitter, n: Node, x: Any, y: Any) -> Value:
-    """The length of a vector, in double precision: its squares are not too large."""
-    x, y = (operand(g, v, np.dtype(np.float64)) for v in (x, y))
-    return cast_to(g, g(SqrtOp, g(AddOp, g(MulOp, x, x), g(MulOp, y, y))), n.dtype)
-
-
-def unless_nan(kind: type[GraphOp]) -> Rule:
-    """fmax and fmin, which take the other operand where one is NaN."""
-
-    def rule(g: Emitter, n: Node, x: Value, y: Value) -> Value:
-        if n.dtype.kind in "biu":
-            return combined(g, kind, n.dtype, x, y)
-        x, y = operand(g, x, n.dtype), operand(g, y, n.dtype)
-        return g(SelectOp, g(IsNanOp, x), y, g(SelectOp, g(IsNanOp, y), x, g(kind, x, y)))
-
-    return rule
-
-
-def copysign(g: Emitter, n: Node, x: Any, y: Any) -> Value:
-    """The size of one number, with the sign of another."""
-    size = absolute(g, n, operand(g, x, n.dtype))
-    return g(SelectOp, signbit(g, n, operand(g, y, n.dtype)), g(NegOp, size), size)
 
 
 def copy(g: Emitter, n: Node, x: Value, new: Value, *_: Any) -> Value:
@@ -218,8 +104,9 @@ def rsub(g: Emitter, n: Node, x: Any, y: Any, alpha: Any = 1) -> Value:
 
 
 def power(g: Emitter, n: Node, x: Any, y: Any) -> Value:
-    """A power, in the result's type."""
-    return g(PowOp, operand(g, x, n.dtype), operand(g, y, n.dtype))
+    """A power; a number as the exponent means roots, which are no powers of -0 and -inf."""
+    root = {0.5: SqrtOp, -0.5: RsqrtOp}.get(y) if isinstance(y, float) else None
+    return combined(g, PowOp, n.dtype, x, y) if root is None else g(root, operand(g, x, n.dtype))
 
 
 def where(g: Emitter, n: Node, condition: Value, x: Any, y: Any) -> Value:
@@ -288,24 +175,6 @@ def prelu(g: Emitter, n: Node, x: Value, weight: Value) -> Value:
     return g(SelectOp, g(CmpGtOp, x, g.like(0, x)), x, g(MulOp, x, weight))
 
 
-def atan2(g: Emitter, n: Node, y: Any, x: Any) -> Value:
-    """The angle of a point."""
-    y, x = operand(g, y, n.dtype), operand(g, x, n.dtype)
-    zero = g.like(0, x)
-    both = g(AndOp, g(IsInfOp, x), g(IsInfOp, y))  # diagonals
-    one = g.like(1, x)
-    ratio = g(DivOp, g(SelectOp, both, g(SignOp, y), y), g(SelectOp, both, g(SignOp, x), x))
-    origin = g(AndOp, g(CmpEqOp, x, zero), g(CmpEqOp, y, zero))
-    # a quotient of 1 by x has the sign of a zero
-    left = g(OrOp, g(CmpLtOp, x, zero), g(AndOp, g(CmpEqOp, x, zero), g(CmpLtOp, g(DivOp, one, x), zero)))
-    below = g(OrOp, g(CmpLtOp, y, zero), g(AndOp, g(CmpEqOp, y, zero), g(CmpLtOp, g(DivOp, one, y), zero)))
-    angle = g(SelectOp, origin, y, g(AtanOp, ratio))
-    turned = g(AddOp, g(SelectOp, origin, zero, angle), g(SelectOp, below, g.like(-pi, x), g.like(pi, x)))
-    vertical = g(AndOp, g(CmpEqOp, x, zero), g(NotOp, g(CmpEqOp, y, zero)))
-    upright = g(SelectOp, below, g.like(-pi / 2, x), g.like(pi / 2, x))
-    return g(SelectOp, vertical, upright, g(SelectOp, left, turned, angle))
-
-
 def round_to(g: Emitter, n: Node, x: Value, decimals: int) -> Value:
     """Rounded to some digits behind the point."""
     if n.dtype.kind in "iu":
@@ -317,48 +186,36 @@ def round_to(g: Emitter, n: Node, x: Value, decimals: int) -> Value:
 
 def nan_to_num(g: Emitter, n: Node, x: Value, nan: Any = None, high: Any = None, low: Any = None) -> Value:
     """NaN and infinities as numbers."""
-    if n.dtype.kind in "iub":
-        return x
-    limits = _limits(n.dtype)
-    values = [nan or 0.0, limits if high is None else high, -limits if low is None else low]
-    x = g(SelectOp, g(IsNanOp, x), g.like(values[0], x), x)
-    x = g(SelectOp, g(CmpEqOp, x, g.like(inf, x)), g.like(values[1], x), x)
-    return g(SelectOp, g(CmpEqOp, x, g.like(-inf, x)), g.like(values[2], x), x)
+    return x if n.dtype.kind in "iub" else g(NanToNumOp, x, nan=nan or 0.0, posinf=high, neginf=low)
 
 
-def _limits(dtype: np.dtype) -> float:
-    from ml_dtypes import finfo
+def shrink(soft: bool) -> Rule:
+    """softshrink and hardshrink: what is near 0 is 0, what is not is nearer to it, or as it was."""
+    return lambda g, n, x, limit=0.5: g(ShrinkOp, x, lambd=float(limit), bias=float(limit) if soft else 0.0)
 
-    return float(finfo(dtype).max)
+
+def logit(g: Emitter, n: Node, x: Value, eps: Any = None) -> Value:
+    """The inverse of the sigmoid."""
+    return g(LogitOp, cast_to(g, x, n.dtype), eps=-1.0 if eps is None else float(eps))
 
 
 def sign(g: Emitter, n: Node, x: Value) -> Value:
-    """-1, 0 or 1, of NaN 0 as well; of booleans themselves."""
+    """-1, 0 or 1, of NaN 0; of booleans themselves."""
     if n.dtype == BOOL:
         return x
     y = g(SignOp, x)
-    return y if n.dtype.kind in "iu" else g(SelectOp, g(IsNanOp, x), g.like(0, y), y)
+    return y if n.dtype.kind in "iu" else g(SelectOp, g(IsNanOp, x), g.like(0, x), y)
 
 
-def signbit(g: Emitter, n: Node, x: Value) -> Value:
-    """Whether a number is negative, or a negative zero."""
-    zero = g.like(0, x)
-    below = g(CmpLtOp, x, zero)
-    if dtype_of_value(x).kind in "iub":
-        return below
-    return g(OrOp, below, g(AndOp, g(CmpEqOp, x, zero), g(CmpLtOp, g(DivOp, g.like(1, x), x), zero)))
+def heaviside(g: Emitter, n: Node, x: Value, y: Value) -> Value:
+    """0 below 0, 1 above, y at 0; of NaN 0, unlike NumPy's."""
+    step = g(HeavisideOp, x, y)
+    return step if n.dtype.kind in "iu" else g(SelectOp, g(IsNanOp, x), g.like(0, x), step)
 
 
 def absolute(g: Emitter, n: Node, x: Value) -> Value:
     """Absolute values; unsigned numbers are theirs."""
     return x if n.dtype.kind in "ub" else g(AbsOp, x)
-
-
-def is_special(kind: type[GraphOp]) -> Rule:
-    """isnan and isinf, which no whole number is."""
-    return lambda g, n, x: (
-        broadcast(g, np.array(False), shape(x)) if dtype_of_value(x).kind in "iub" else g(kind, x)
-    )
 
 
 def cast(g: Emitter, n: Node, x: Value, *_: Any) -> Value:
@@ -401,18 +258,24 @@ def addcmul(kind: type[GraphOp]) -> Rule:
     return rule
 
 
-UNARY: dict[str, type[GraphOp]] = {
-    "acos": AcosOp, "acosh": AcoshOp, "asin": AsinOp, "asinh": AsinhOp, "atan": AtanOp, "atanh": AtanhOp,
-    "cos": CosOp, "cosh": CoshOp, "erf": ErfOp, "exp": ExpOp, "expm1": Expm1Op, "hardswish": HardSwishOp,
-    "log": LogOp, "log1p": Log1pOp, "mish": MishOp, "neg": NegOp, "reciprocal": ReciprocalOp,
-    "rsqrt": RsqrtOp, "sigmoid": SigmoidOp, "silu": SwishOp, "sin": SinOp, "sinh": SinhOp, "sqrt": SqrtOp,
-    "tan": TanOp, "tanh": TanhOp,
-}  # fmt: skip
-ROUNDINGS: dict[str, type[GraphOp]] = {"ceil": CeilOp, "floor": FloorOp, "round": RoundOp, "trunc": TruncOp}
-BINARY: dict[str, type[GraphOp]] = {"maximum": MaxOp, "minimum": MinOp, "mul": MulOp}
-COMPARISONS: dict[str, type[GraphOp]] = {
-    "eq": CmpEqOp, "ge": CmpGeOp, "gt": CmpGtOp, "le": CmpLeOp, "lt": CmpLtOp, "ne": CmpNeOp,
-}  # fmt: skip
+def test(kind: type[GraphOp]) -> Rule:
+    """A question about each element."""
+    return lambda g, n, x: g(kind, x)
+
+
+def rule_of(kind: type[GraphOp]) -> Rule | None:
+    """The rule of a card by its family; None where attributes make one of their own."""
+    if issubclass(kind, CompareOp):
+        return comparison(kind)
+    if issubclass(kind, LogicOp | NotOp):
+        return logical(kind)
+    if issubclass(kind, UnaryTestOp):
+        return test(kind)
+    if issubclass(kind, UnaryOp):
+        return unary(kind, whole=issubclass(kind, RoundingOp))
+    return binary(kind) if issubclass(kind, BinaryOp) else None
+
+
 #: Operators whose result is their operand, but for its memory or type.
 IDENTITIES = (
     "alias alias_copy clone contiguous detach detach_ lift lift_fresh lift_fresh_copy positive "
@@ -420,10 +283,7 @@ IDENTITIES = (
 )
 
 RULES: dict[str, Rule] = {
-    **{name: unary(kind) for name, kind in UNARY.items()},
-    **{name: unary(kind, whole=True) for name, kind in ROUNDINGS.items()},
-    **{name: binary(kind) for name, kind in BINARY.items()},
-    **{name: comparison(kind) for name, kind in COMPARISONS.items()},
+    **{name: rule for name, kind in named("TORCH").items() if (rule := rule_of(kind)) is not None},
     **{name: identity for name in IDENTITIES.split()},
     "_to_copy": cast,
     "abs": absolute,
@@ -431,37 +291,20 @@ RULES: dict[str, Rule] = {
     "addcdiv": addcmul(DivOp),
     "addcmul": addcmul(MulOp),
     "angle": angle,
-    "atan2": atan2,
-    "bitwise_and": bitwise(BitwiseAndOp, AndOp),
-    "bitwise_left_shift": shifted(ShiftLeftOp),
-    "bitwise_not": bitwise(BitwiseNotOp, NotOp),
-    "bitwise_or": bitwise(BitwiseOrOp, OrOp),
-    "bitwise_right_shift": shifted(ShiftRightOp),
-    "bitwise_xor": bitwise(BitwiseXorOp, XorOp),
     "clamp": clip,
     "clamp_max": clamped("high"),
     "clamp_min": clamped("low"),
     "convert_element_type": cast,
     "copy": copy,
-    "copysign": copysign,
     "dropout": dropout,
     "elu": elu,
-    "exp2": exp2,
-    "fmax": unless_nan(MaxOp),
-    "fmin": unless_nan(MinOp),
     "gelu": gelu,
+    "hardshrink": shrink(False),
     "hardsigmoid": unary(HardSigmoidOp, alpha=1 / 6, beta=0.5),
     "hardtanh": hardtanh,
-    "hypot": hypot,
-    "isinf": is_special(IsInfOp),
-    "isnan": is_special(IsNanOp),
+    "heaviside": heaviside,
     "leaky_relu": leaky_relu,
-    "log10": on_base(10),
-    "log2": on_base(2),
-    "logical_and": logical(AndOp),
-    "logical_not": logical(NotOp),
-    "logical_or": logical(OrOp),
-    "logical_xor": logical(XorOp),
+    "logit": logit,
     "nan_to_num": nan_to_num,
     "native_dropout": dropout,
     "pow": power,
@@ -471,8 +314,8 @@ RULES: dict[str, Rule] = {
     "round.decimals": round_to,
     "rsub": rsub,
     "sign": sign,
-    "signbit": signbit,
     "softplus": softplus,
+    "softshrink": shrink(True),
     "sub": scaled(SubOp),
     "view.dtype": same_bits,
     "where": where,

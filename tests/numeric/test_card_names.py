@@ -1,0 +1,129 @@
+"""The names on cards: every door knows an element-wise operator by them, and means the same by it."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+import glow_compiler as glow
+from glow_dialects.core.graph_op import GraphOp
+from glow_dialects.core.sample import special_pairs
+from glow_dialects.fn.primitives import PRIMITIVES
+from glow_dialects.ops import CARDS, ELEMENTWISE, OPERATORS, named, numpy_operators, pointwise_operators
+from glow_dialects.ops.elementwise import BinaryOp, FloatBinaryOp, FloatUnaryOp, UnaryOp
+from glow_frontends.onnx.export.rules import RULES as EXPORTED
+from glow_frontends.onnx.rules.elementwise import RULES as ONNX_RULES
+from glow_frontends.stablehlo.rules import RULES as STABLEHLO_RULES
+from glow_frontends.torch.rules import rules as torch_rules
+
+NUMBERS = np.array([np.nan, -np.inf, -3.0, -0.5, -0.0, 0.0, 0.5, 3.0, np.inf, 343.0, 1000.0])
+
+
+def test_cards_with_names_are_in_the_table() -> None:
+    """A card outside of ELEMENTWISE has no names, and no operator of the families of element-wise ones."""
+    for module in CARDS:
+        card = module.__name__.rpartition(".")[2]
+        for kind in vars(module).values():
+            if isinstance(kind, type) and issubclass(kind, GraphOp) and kind.__module__ == module.__name__:
+                family = issubclass(kind, UnaryOp | BinaryOp) and "name" in vars(kind)
+                if family or kind.ONNX or kind.TORCH or kind.STABLEHLO:
+                    assert card in ELEMENTWISE, kind
+    assert ELEMENTWISE.keys() <= OPERATORS.keys()
+
+
+def test_names_are_unique() -> None:
+    """No two cards have one name at a door."""
+    for door in ("ONNX", "TORCH", "STABLEHLO"):
+        names = [n for kind in pointwise_operators() for n in vars(kind).get(door, "").split()]
+        assert len(names) == len(set(names)), door
+    functions = [f for kind in pointwise_operators() for f in kind.functions(np)]
+    assert len(numpy_operators()) == len(functions)
+
+
+@pytest.mark.parametrize("door", ["ONNX", "TORCH", "STABLEHLO"])
+def test_doors_know_the_names(door: str) -> None:
+    """A name on a card is a rule of the door."""
+    known = {
+        "ONNX": {*ONNX_RULES, "PRelu", "Cast", "Identity"},
+        "TORCH": torch_rules(),
+        "STABLEHLO": {n.removeprefix("stablehlo.") for n in STABLEHLO_RULES},
+    }
+    assert named(door).keys() <= set(known[door])
+
+
+def test_what_onnx_names_is_exported() -> None:
+    """The exporter writes what the importer reads; an operator without a name there has a decomposition."""
+    for kind in pointwise_operators():
+        assert kind in EXPORTED or kind.can_decompose() or kind.__name__ in ("ReplaceNanOp", "LogitOp"), kind
+
+
+def test_functions_know_the_cards() -> None:
+    """NumPy's functions of floats are primitives."""
+    called = {f for card in PRIMITIVES for f in card.called}
+    floats = [k for k in pointwise_operators() if issubclass(k, FloatUnaryOp | FloatBinaryOp)]
+    assert {vars(k)["NUMPY"] for k in floats if "NUMPY" in vars(k)} <= called
+    assert {math.erfc, math.degrees, math.radians, math.exp2, np.degrees, np.logaddexp2} <= called
+
+
+def same(got: Any, want: Any, ulps: float = 4) -> None:
+    """Equal but for rounding, signs of zeros and types included."""
+    got, want = np.asarray(got), np.asarray(want)
+    assert got.dtype == want.dtype
+    np.testing.assert_allclose(got, want, rtol=ulps * np.finfo(want.dtype).eps, atol=0)
+    there = ~np.isnan(want)
+    np.testing.assert_array_equal(np.signbit(got)[there], np.signbit(want)[there])
+
+
+def one(x: Any) -> Any:
+    """Functions of one number."""
+    return np.sinc(x), np.deg2rad(x), np.rad2deg(x), np.exp2(x), np.log2(x), np.log10(x), np.cbrt(x)
+
+
+def two(x: Any, y: Any) -> Any:
+    """Functions of two numbers."""
+    return (
+        np.arctan2(x, y), np.hypot(x, y), np.copysign(x, y), np.logaddexp(x, y), np.logaddexp2(x, y),
+        np.heaviside(x, y), np.nextafter(x, y),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_special_values_of_functions(dtype: str) -> None:
+    """Arrays: zeros of both signs, infinities, NaN, in every pair."""
+    numbers, pair = NUMBERS.astype(dtype), special_pairs(dtype)
+    for got, want in zip(glow.jit(one)(numbers), one(numbers), strict=True):
+        same(got, want)
+    for got, want in zip(glow.jit(two)(*pair), two(*pair), strict=True):
+        same(got, want)
+
+
+def of_numbers(x: float, y: float) -> Any:
+    """Functions of Python's numbers."""
+    return (
+        math.erfc(x), math.exp2(x), math.degrees(x), math.radians(x), math.atan2(x, y), math.hypot(x, y),
+        np.sinc(x), np.logaddexp(x, y), np.heaviside(x, y), np.deg2rad(x),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("x, y", [(4.5, -2.0), (0.0, -0.0), (-0.5, 3.0)])
+def test_numbers_of_python(x: float, y: float) -> None:
+    """The same code for numbers; where the C library has no such function, the card's formula."""
+    for got, want in zip(glow.jit(of_numbers)(x, y), of_numbers(x, y), strict=True):
+        same(np.float64(got), np.float64(want))
+
+
+def composed(x: Any) -> Any:
+    """Functions whose derivatives stand on cards alone."""
+    whole = np.sinc(x) + np.logaddexp(x, 2 * x) + np.hypot(x, 3.0) + np.arctan2(x, 2.0)
+    return np.sum(whole + np.copysign(x, -1.0) + np.exp2(x) + np.cbrt(x) + np.log2(x * x) + np.deg2rad(x))
+
+
+def test_derivatives() -> None:
+    """Gradients of what cards say, beside differences."""
+    x, h = np.array([0.3, 1.2, -0.7]), 1e-6
+    want = [(composed(x + h * v) - composed(x - h * v)) / (2 * h) for v in np.eye(3)]
+    np.testing.assert_allclose(glow.grad(composed)(x), want, rtol=1e-6)
