@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from llvmlite import ir
 
-from glow_backends.cpu.emit import vecmath
+from glow_backends.cpu.emit import activations, hyperbolic, trigonometry, vecmath
 from glow_backends.cpu.emit.builder import KernelBuilder
 from glow_backends.cpu.emit.values import Vec, constant, is_float, is_signed, with_element, zero
 
@@ -127,7 +127,7 @@ def _floor_div(x: Vec, y: Vec) -> Vec:
 
 
 def _sign(x: Vec) -> Vec:
-    below = x.of(-1.0).where(x.compare("<", 0.0), x)
+    below = x.of(-1.0).where(x.compare("<", 0.0), x + 0.0)  # of -0, 0
     return x.of(1.0).where(x.compare(">", 0.0), below)
 
 
@@ -159,7 +159,7 @@ def _leaky(x: Vec, slope: Vec | float) -> Vec:
 
 def _gelu(x: list[Vec], params: tuple[Param, ...]) -> Vec:
     approximate = bool(params) and params[0] not in (False, "none", None, 0)
-    return vecmath.gelu_tanh(x[0]) if approximate else vecmath.gelu(x[0])
+    return activations.gelu_tanh(x[0]) if approximate else activations.gelu(x[0])
 
 
 def _logit(x: list[Vec], params: tuple[Param, ...]) -> Vec:
@@ -169,12 +169,7 @@ def _logit(x: list[Vec], params: tuple[Param, ...]) -> Vec:
         high = value.of(1.0) - value.of(eps)
         value = value.at_least(eps)
         value = high.where(value.compare(">", high), value)
-    return vecmath.log(value / (1.0 - value))
-
-
-def _swish(x: list[Vec], params: tuple[Param, ...]) -> Vec:
-    alpha = _number(params, 0, 1.0)
-    return x[0] * vecmath.sigmoid(x[0] if alpha == 1.0 else x[0] * alpha)
+    return activations.logit(value)
 
 
 _SELU_ALPHA, _SELU_GAMMA = 1.67326319217681884765625, 1.05070102214813232421875
@@ -206,20 +201,23 @@ FLOAT: dict[str, FloatRule] = {
     "celu": lambda x, p: _elu(x[0], _number(p, 0, 1.0), 1.0, _number(p, 0, 1.0)),
     "selu": lambda x, p: _elu(x[0], _number(p, 0, _SELU_ALPHA), _number(p, 1, _SELU_GAMMA)),
     "hard_sigmoid": lambda x, p: _hard_sigmoid(x[0], _number(p, 0, 0.2), _number(p, 1, 0.5)),
-    "hard_swish": _unary(lambda x: x * _hard_sigmoid(x, 1.0 / 6.0, 0.5)),
+    "hard_swish": _unary(activations.hard_swish),
     "thresholded_relu": lambda x, p: x[0].where(x[0].compare(">", _number(p, 0, 1.0)), 0.0),
     "softsign": _unary(lambda x: x / (x.abs() + 1.0)),
     "clip": _clip,
     "gelu": _gelu,
-    "swish": _swish,
+    "swish": lambda x, p: activations.swish(x[0], _number(p, 0, 1.0)),
     "logit": _logit,
     "replace_nan": lambda x, p: x[0].of(_number(p, 0, 0.0)).where(x[0].compare("uno", x[0]), x[0]),
     **{
-        name: _unary(getattr(vecmath, name))
-        for name in (
-            "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "asinh", "acosh", "atanh",
-            "exp", "log", "log1p", "expm1", "erf", "sigmoid", "tanh", "softplus", "mish",
+        name: _unary(getattr(module, name))
+        for module, names in (
+            (vecmath, ("exp", "log", "log1p", "expm1")),
+            (trigonometry, ("sin", "cos", "tan", "asin", "acos", "atan")),
+            (hyperbolic, ("sinh", "cosh", "tanh", "asinh", "acosh", "atanh")),
+            (activations, ("erf", "sigmoid", "softplus", "mish")),
         )
+        for name in names
     },
 }  # fmt: skip
 
