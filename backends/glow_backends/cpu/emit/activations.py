@@ -116,7 +116,7 @@ def gelu(x: Vec) -> Vec:
     m = (m * -0.5).fma(a.fma(a, -square), m)
     top, low = (a.polynomial(part) for part in _TAIL32)
     result = x.at_least(0.0) - scaled((a * top * m).over(low), shifted)
-    return (x * 0.0).where(x.compare("<", -_TAIL_END), result)
+    return (x * 0.0).where(x.compare("<", -_TAIL_END), result.copysign(x))
 
 
 def logit(x: Vec) -> Vec:

@@ -48,8 +48,9 @@ def sinh(x: Vec) -> Vec:
     """Hyperbolic sine."""
     if not x.single:
         return libm(x, "sinh")
-    e = _half_exp(x.abs())
-    return _odd(x, _SINH32).where(x.abs().compare("<", 1.0), (e - 0.25 / e).copysign(x))
+    a = x.abs()
+    e = _half_exp(a)
+    return _odd(a, _SINH32).where(a.compare("<", 1.0), e - 0.25 / e).copysign(x)
 
 
 def cosh(x: Vec) -> Vec:
@@ -71,7 +72,7 @@ def asinh(x: Vec) -> Vec:
     u, low = log1p_parts(t, (a - t) + more)
     far = a.compare(">", _FAR)
     result = log(a.where(far, u), a.of(0.0).where(far, low), far)
-    return _odd(x, _ASINH32).where(a.compare("<", 0.5), result.copysign(x))
+    return _odd(a, _ASINH32).where(a.compare("<", 0.5), result).copysign(x)
 
 
 def acosh(x: Vec) -> Vec:
@@ -96,5 +97,5 @@ def atanh(x: Vec) -> Vec:
     if not x.single:
         return libm(x, "atanh")
     a = x.abs()
-    far = (log1p(a * 2.0 / (1.0 - a)) * 0.5).copysign(x)
-    return _odd(x, _ATANH32).where(a.compare("<", 0.5), far)
+    far = log1p(a * 2.0 / (1.0 - a)) * 0.5
+    return _odd(a, _ATANH32).where(a.compare("<", 0.5), far).copysign(x)

@@ -35,6 +35,7 @@ from glow_backends.cpu.emit.values import (
     lanes_of,
     round_to,
     round_to_odd,
+    size,
     with_element,
     wrapped,
     zero,
@@ -246,6 +247,8 @@ class _Emitter:
         working = step.dtype
         if not is_float(working) and is_float(sources[1]):
             working = "f64" if exponent is None or exponent != int(exponent) else working
+        elif not is_float(working) and size(sources[1]) > size(working):
+            working = sources[1]
         x, y = (cast(k, v, s, working) for v, s in zip(values, sources, strict=True))
         if is_float(working):
             value = round_to(k, power_by(Vec(k, x), Vec(k, y), exponent).v, working)
@@ -254,7 +257,10 @@ class _Emitter:
             for _ in range(int(exponent) - 1):
                 value = k.b.mul(value, x)
         else:
-            value = vecmath.integer_power(k, x, y)
+            negative = None
+            if is_signed(sources[1]):
+                negative = k.b.icmp_signed("<", values[1], zero(values[1].type))
+            value = vecmath.integer_power(k, x, y, negative)
         return cast(k, value, working, step.dtype)
 
 

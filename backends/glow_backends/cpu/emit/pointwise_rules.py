@@ -123,7 +123,9 @@ def _floor_div(x: Vec, y: Vec) -> Vec:
     quotient = (quotient - 1.0).where(below, quotient)
     low = quotient.unary("floor")
     low = (low + 1.0).where((quotient - low).compare(">", 0.5), low)
-    return low.where(y.compare("!=", 0.0), x / y)
+    plain = x / y
+    low = low.of(0.0).copysign(plain).where(low.compare("==", 0.0), low)
+    return low.where(y.compare("!=", 0.0), plain)
 
 
 def _sign(x: Vec) -> Vec:
@@ -302,9 +304,9 @@ def _integer_clip(k: KernelBuilder, x: list[ir.Value], signed: bool, params: tup
     value = x[0]
     below, above = _number(params, 0, -math.inf), _number(params, 1, math.inf)
     if below > low:
-        value = _larger(k, value, constant(value.type, min(below, high)), signed)
+        value = _larger(k, value, constant(value.type, math.ceil(min(below, high))), signed)
     if above < high:
-        value = _smaller(k, value, constant(value.type, max(above, low)), signed)
+        value = _smaller(k, value, constant(value.type, math.floor(max(above, low))), signed)
     return value
 
 

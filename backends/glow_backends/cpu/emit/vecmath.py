@@ -249,18 +249,24 @@ def _power_cases(x: Vec, y: Vec, a: Vec, result: Vec) -> Vec:
     return x.of(1.0).where(one, result)
 
 
-def integer_power(k: KernelBuilder, x: ir.Value, y: ir.Value) -> ir.Value:
-    """x^y of integers by squaring, modulo 2^bits; y < 0 counts as the bits of an unsigned y."""
+def integer_power(k: KernelBuilder, x: ir.Value, y: ir.Value, negative: ir.Value | None = None) -> ir.Value:
+    """x^y of integers by squaring, modulo 2^bits; where y is `negative`, 0 unless x is 1 or -1."""
     one = constant(x.type, 1)
 
     def step(_: ir.Value, carried: list[ir.Value]) -> list[ir.Value]:
         total, base, rest = carried
-        odd = k.b.icmp_signed("!=", k.b.and_(rest, one), zero(x.type))
+        odd = k.b.icmp_signed("!=", k.b.and_(rest, one), zero(rest.type))
         total = k.b.select(odd, k.b.mul(total, base), total)
         return [total, k.b.mul(base, base), k.b.lshr(rest, one)]
 
     element = x.type.element if isinstance(x.type, ir.VectorType) else x.type
-    return k.reduce_loop(0, element.width, 1, [one, x, y], step)[0]
+    total = k.reduce_loop(0, element.width, 1, [one, x, y], step)[0]
+    if negative is None:
+        return total
+    odd = k.b.icmp_signed("!=", k.b.and_(y, one), zero(x.type))
+    signs = k.b.select(odd, x, one)
+    unit = k.b.or_(k.b.icmp_signed("==", x, one), k.b.icmp_signed("==", x, constant(x.type, -1)))
+    return k.b.select(negative, k.b.select(unit, signs, zero(x.type)), total)
 
 
 def any_lane(k: KernelBuilder, condition: ir.Value) -> ir.Value:
