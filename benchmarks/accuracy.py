@@ -12,8 +12,9 @@ from __future__ import annotations
 import argparse
 import math
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,7 @@ from glow_dialects.core.types import Array
 
 PAGE = Path(__file__).parents[1] / "docs/accuracy.md"
 TYPES = {t: np.dtype(getattr(ml_dtypes, t, t)) for t in ("float32", "float64", "float16", "bfloat16")}
-#: Bits in which mpmath computes: float64's smallest number beside 1 fits.
+#: Bits in which mpmath computes for the largest and the smallest numbers; float64's smallest beside 1 fits.
 PRECISION = 1200
 #: Elements that mpmath measures: the worst by float64, and all of a float64 sample.
 WORST, SAMPLE = 12, 2500
@@ -129,7 +130,8 @@ FUNCTIONS: dict[str, Function] = {
     "erf": Function(mp.erf, _erf, ("Erf", {}), "erf"),
     "sigmoid": Function(_logistic, _screen_sigmoid, ("Sigmoid", {}), "sigmoid", "", (-105.0, 20.0)),
     "softplus": Function(
-        _exact_softplus, lambda x: np.logaddexp(x, 0), ("Softplus", {}), "nn.functional.softplus", "", (-105, 20)
+        _exact_softplus, lambda x: np.logaddexp(x, 0), ("Softplus", {}), "nn.functional.softplus", "",
+        (-105.0, 20.0),
     ),
     "softsign": Function(
         lambda x: x / (1 + abs(x)), lambda x: x / (1 + np.abs(x)), ("Softsign", {}), "nn.functional.softsign"
@@ -167,7 +169,8 @@ FUNCTIONS: dict[str, Function] = {
         ("Selu", {}), "nn.functional.selu",
     ),
     "logit": Function(
-        lambda x: mp.log(x / (1 - x)), lambda x: np.log(x / (1 - x)), None, "logit", "", (0.0, 1.0), (0.0, 1.0)
+        lambda x: mp.log(x / (1 - x)), lambda x: np.log(x / (1 - x)), None, "logit", "",
+        (0.0, 1.0), (0.0, 1.0),
     ),
 }  # fmt: skip
 
@@ -342,24 +345,61 @@ def shown(value: tuple[float, float] | None) -> str:
     return f"{value[0]:.2f}" if value[0] < 100 else f"{value[0]:.0e}"
 
 
+INTRODUCTION = """# Accuracy of functions
+
+The largest error of each function of one operand in units of the last place (0.5 is a value rounded
+once), over all numbers of the 16-bit types, a million of float32 and some thousands of float64, denormal
+ones and the largest included; against mpmath. What has an exponent, or is `inf`, are losses of most
+digits: a tail that is flushed to 0, a product that overflows. `-`: there is no such function, or none in
+that type. `python -m benchmarks.accuracy` writes this page.
+
+Functions of float64 that are no vector code here (sin, cos, tan and their inverses, the hyperbolic ones
+but tanh, erf, erfc) are those of the C library. float16 and bfloat16 are computed in float32 and rounded
+once.
+
+"""
+
+
+def write(results: Mapping[str, Mapping[str, Mapping[str, tuple[float, float] | None]]]) -> None:
+    """The page of results by type and function."""
+    versions = ", ".join(f"{n} {version(n)}" for n in ("onnxruntime", "torch", "numpy"))
+    lines = [INTRODUCTION + f"{processor()}; {versions}.", ""]
+    for kind, rows in results.items():
+        lines += [
+            f"## {kind}",
+            "",
+            f"| function | {' | '.join(ENGINES)} |",
+            "| --- " + "| ---: " * len(ENGINES) + "|",
+        ]
+        lines += [f"| {name} | {' | '.join(map(shown, row.values()))} |" for name, row in rows.items()]
+        lines.append("")
+    PAGE.write_text("\n".join(lines), encoding="utf-8")
+
+
+def processor() -> str:
+    """The processor's name, as Linux tells it."""
+    lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    return next(
+        (line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "a processor"
+    )
+
+
 def main() -> None:
-    """Measure and write."""
+    """Measure and write; the page only where everything was measured."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--functions", default=",".join(FUNCTIONS))
     parser.add_argument("--types", default=",".join(TYPES))
-    parser.add_argument("--engines", default=",".join(ENGINES))
     args = parser.parse_args()
     warnings.simplefilter("ignore")
-    engines = args.engines.split(",")
+    results: dict[str, dict[str, dict[str, tuple[float, float] | None]]] = {}
     for kind in args.types.split(","):
-        print(kind, *engines)
+        print(kind, *ENGINES)
         for name in args.functions.split(","):
-            row = measured(name, TYPES[kind], engines)
-            print(
-                f"  {name:12}",
-                *(f"{shown(v):>8}" + (f" @{v[1]:<12.6g}" if v else " " * 14) for v in row.values()),
-                flush=True,
-            )
+            row = results.setdefault(kind, {})[name] = measured(name, TYPES[kind], list(ENGINES))
+            places = [f"{shown(v):>7} @{v[1]:<12.6g}" if v else f"{'-':>7}{'':14}" for v in row.values()]
+            print(f"  {name:12}", *places, flush=True)
+    if list(results) == list(TYPES) and all(list(rows) == list(FUNCTIONS) for rows in results.values()):
+        write(results)
 
 
 if __name__ == "__main__":

@@ -220,7 +220,7 @@ class GeluOp(FloatUnaryOp):
         if self.approximate == "tanh":
             inside = _sigmoid(2 * _ROOT * (wide + _CUBIC * wide * wide * wide))
         else:
-            inside = 0.5 * _erfc(wide * -math.sqrt(0.5)).astype(np.float64)
+            inside = 0.5 * np.asarray(_erfc(wide * -math.sqrt(0.5)), np.float64)
         return (wide * inside).astype(x.dtype)
 
     def _inner(self, x: Term) -> Term:

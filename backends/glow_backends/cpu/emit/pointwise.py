@@ -176,11 +176,15 @@ def _float_to_float(k: KernelBuilder, x: ir.Value, source: str, target: str) -> 
 
 
 def _float_to_integer(k: KernelBuilder, x: ir.Value, target: str) -> ir.Value:
-    """Through i32 or i64, so that values outside a narrow type wrap instead of being undefined."""
+    """Narrow types through i32, so that values outside wrap; the upper half of u32 and u64 less that half."""
     kind = with_element(x.type, compute(target))
-    if target == "u64":
-        return k.b.fptoui(x, kind)
-    wide = ir.IntType(64 if target in ("i64", "u32") else 32)
+    if target in ("u32", "u64"):
+        half = Vec(k, x).of(2.0 ** (bits_of(kind) - 1))
+        above = Vec(k, x).compare(">=", half)
+        low = k.b.fptosi((Vec(k, x) - half).where(above, Vec(k, x)).v, kind)
+        top = constant(kind, 1 << (bits_of(kind) - 1))
+        return k.b.select(above, k.b.xor(low, top), low)
+    wide = ir.IntType(64 if target == "i64" else 32)
     whole = k.b.fptosi(x, with_element(x.type, wide))
     return whole if whole.type == kind else k.b.trunc(whole, kind)
 

@@ -348,8 +348,10 @@ def _limits(dtype: np.dtype) -> float:
 
 
 def sign(g: Emitter, n: Node, x: Value) -> Value:
-    """-1, 0 or 1; of booleans themselves."""
-    return x if n.dtype == BOOL else g(SignOp, x)
+    """-1, 0 or 1; of booleans themselves, of NaN 0."""
+    if n.dtype == BOOL or dtype_of_value(x).kind in "iu":
+        return x if n.dtype == BOOL else g(SignOp, x)
+    return g(SelectOp, g(IsNanOp, x), g.like(0, x), g(SignOp, x))
 
 
 def signbit(g: Emitter, n: Node, x: Value) -> Value:
