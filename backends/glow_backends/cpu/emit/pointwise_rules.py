@@ -136,7 +136,7 @@ def _sign(x: Vec) -> Vec:
 def _elu(x: Vec, alpha: float, scale: float = 1.0, stretch: float = 1.0) -> Vec:
     """scale x above zero, scale alpha (e^(x / stretch) - 1) below."""
     inner = x if stretch == 1.0 else x / stretch
-    below = vecmath.expm1(inner.at_most(0.0)) * (alpha * scale)
+    below = vecmath.expm1(inner.at_most(0.0), negative=True) * (alpha * scale)
     above = x if scale == 1.0 else x * scale
     return below.where(x.compare("<", 0.0), above)
 

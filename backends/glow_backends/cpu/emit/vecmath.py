@@ -134,16 +134,20 @@ def exp_nonpositive(x: Vec) -> Vec:
     return x.of(0.0).where(x.compare("<", -87.0 if x.single else -708.0), add_exponent(p + 1.0, shifted))
 
 
-def expm1(x: Vec) -> Vec:
-    """e^x - 1, exact for small x."""
+def expm1(x: Vec, negative: bool = False) -> Vec:
+    """e^x - 1, exact for small x; `negative`: no x is above 0."""
     low, high = (-30.0, 89.0) if x.single else (-60.0, 710.0)
-    shifted, h, r = _reduced(x.at_least(low).at_most(high))
+    x_inside = x.at_least(low) if negative else x.at_least(low).at_most(high)
+    shifted, h, r = _reduced(x_inside)
     second = (MAGIC[x.single] - shifted) * _LN2_SHORT[x.single][1]
     tail = (r * r).fma(r.polynomial(_EXP32_LONG if x.single else _EXP64), second)
     half = add_exponent(x.of(0.5), shifted)
     less = half - 0.5
     result = half.fma(h, less)
-    rest = half.fma(tail, half.fma(h, less - result))
+    lost = less - result
+    if not negative:  # large powers of 2 have no half
+        lost = lost + ((half - less) - 0.5)
+    rest = half.fma(tail, half.fma(h, lost))
     return x.where(x.compare("==", 0.0), (result + rest) * 2.0)
 
 
