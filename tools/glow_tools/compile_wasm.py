@@ -39,6 +39,7 @@ _FUNCTIONS = (
         "cos",
         "cosh",
         "erf",
+        "erfc",
         "exp",
         "exp2",
     ),

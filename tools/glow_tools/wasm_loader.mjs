@@ -17,6 +17,13 @@ const MATH = {
     for (let n = 1; Math.abs(term) > 1e-17 * Math.abs(sum); ++n) sum += term *= (2 * x * x) / (2 * n + 1);
     return (2 / Math.sqrt(Math.PI)) * Math.exp(-x * x) * sum;
   },
+  // From 2 on the continued fraction.
+  erfc(x) {
+    if (!(x >= 2)) return 1 - MATH.erf(x);
+    let rest = 0;
+    for (let n = 60; n > 0; --n) rest = n / 2 / (x + rest);
+    return Math.exp(-x * x) / Math.sqrt(Math.PI) / (x + rest);
+  },
 };
 
 // What a module imports: of `given`, else of the mathematical library, where floats of 32 bits end with f.
