@@ -15,7 +15,7 @@ MODELS = $$($(BIN)/python -c 'import tomllib; \
   print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["models"])')
 
 .PHONY: help setup peers test quick pytest-quick demo lint typecheck imports pytest filecheck bench docs hunt \
-	hunt-expressions hunt-orders mutants machines emulators
+	hunt-expressions hunt-orders special mutants machines emulators
 
 help:
 	@echo "setup      virtual environment in $(VENV) with the project and its test tools"
@@ -31,6 +31,7 @@ help:
 	@echo "hunt       ten minutes (SECONDS=...) of random graphs beside onnxruntime, and ten of open sizes"
 	@echo "hunt-expressions  20,000 (COUNT=...) random expressions of NumPy on both backends"
 	@echo "hunt-orders  50,000 (COUNT=...) random orders of passes, on cards and random graphs"
+	@echo "special    special values through every door beside its peer; writes docs/special_values.md"
 	@echo "mutants    passes (FILES=...) with one change each: which of them no test notices"
 	@echo "emulators  emulators and linkers of other processors, where Debian's packages can be installed"
 	@echo "machines   every operator in emulators of other processors and in Node"
@@ -110,6 +111,10 @@ hunt-expressions: setup
 # Passes in random orders on samples of the cards and random graphs; a short one is in the tests.
 hunt-orders: setup
 	$(BIN)/python -W ignore tests/numeric/hunt_orders.py --count $(or $(COUNT),50000) --seed $(or $(SEED),0) --jobs $(JOBS)
+
+# Every operator, type and door on special values, beside the peers; a part of it is in the tests.
+special: setup
+	$(BIN)/python -W ignore tests/numeric/special_values.py
 
 # Passes with one change each, which a test should notice; `make mutants FILES=passes/glow_passes/graph/sums.py`.
 mutants: setup

@@ -14,7 +14,7 @@ from glow_dialects.core.sample import Sample, random
 from glow_dialects.core.term import Term
 from glow_dialects.core.types import Array, Tensor, dtype_of, tensor_of, typed
 from glow_dialects.ops.elementwise import BinaryOp, FloatUnaryOp, UnaryOp
-from glow_dialects.ops.unary_math import ErfOp, Expm1Op, erf
+from glow_dialects.ops.unary_math import ErfOp, Expm1Op
 
 _SELU_ALPHA, _SELU_GAMMA = 1.67326319217681884765625, 1.05070102214813232421875
 
@@ -31,6 +31,14 @@ def _sigmoid(x: Array) -> Array:
 
 def _softplus(x: Array) -> Array:
     return np.logaddexp(x, x.dtype.type(0))
+
+
+def _wide(x: Array) -> Array:
+    """x as float64: products of a number and a small one below keep their bits."""
+    return x.astype(np.float64)
+
+
+_erfc = np.frompyfunc(math.erfc, 1, 1)
 
 
 @graph_op
@@ -103,7 +111,7 @@ class PreluOp(BinaryOp):
 
 
 class EluFamilyOp(FloatUnaryOp):
-    """x > 0 ? above x : below (e^(x / stretch) - 1)."""
+    """x >= 0 ? above x : below (e^(x / stretch) - 1)."""
 
     MEANING = ("reference", "function", "parts")
 
@@ -114,7 +122,7 @@ class EluFamilyOp(FloatUnaryOp):
 
     def function(self, x: Array) -> Array:
         above, below, stretch = map(x.dtype.type, self.parts)
-        return np.where(x > 0, above * x, below * np.expm1(np.minimum(x, 0) / stretch))
+        return np.where(x >= 0, above * x, below * np.expm1(np.minimum(x, 0) / stretch))
 
     def cotangent(self, dy: Term, x: Term, y: Term) -> Term:
         above, below, stretch = self.parts
@@ -194,14 +202,14 @@ class HardSigmoidOp(FloatUnaryOp):
 
 @graph_op
 class HardSwishOp(FloatUnaryOp):
-    """x clip(x / 6 + 1/2, 0, 1)"""
+    """x clip(x + 3, 0, 6) / 6"""
 
     name = "glow.hard_swish"
     ONNX = "HardSwish"
     TORCH = "hardswish"
 
     def function(self, x: Array) -> Array:
-        return x * np.clip(x / x.dtype.type(6) + x.dtype.type(0.5), 0, 1)
+        return x * (np.clip(x + x.dtype.type(3), 0, 6) / x.dtype.type(6))
 
     def derivative(self, x: Term, y: Term) -> Term:
         # 0 below -3, 1 above 3, x / 3 + 1/2 between
@@ -209,7 +217,7 @@ class HardSwishOp(FloatUnaryOp):
         return _between(x, -3, 3).where(slope, (x > 0).where(x.of(1), 0))
 
     def formula(self, x: Term) -> Term:
-        return x * x.apply(HardSigmoidOp, alpha=1 / 6, beta=0.5)
+        return x * ((x + 3).maximum(0).minimum(6) * (1 / 6))
 
 
 _ROOT, _CUBIC = math.sqrt(2 / math.pi), 0.044715
@@ -228,12 +236,12 @@ class GeluOp(FloatUnaryOp):
         check_choice(self.name, "approximate", self.approximate, ("none", "tanh"))
 
     def function(self, x: Array) -> Array:
-        kind = x.dtype.type
+        wide = _wide(x)
         if self.approximate == "tanh":
-            inner = np.tanh(kind(_ROOT) * (x + kind(_CUBIC) * x * x * x))
+            inside = _sigmoid(2 * _ROOT * (wide + _CUBIC * wide * wide * wide))
         else:
-            inner = erf(x * kind(math.sqrt(0.5)))
-        return kind(0.5) * x * (1 + inner)
+            inside = 0.5 * np.asarray(_erfc(wide * -math.sqrt(0.5)), np.float64)
+        return (wide * inside).astype(x.dtype)
 
     def _inner(self, x: Term) -> Term:
         """erf(x / sqrt 2), or tanh(sqrt(2 / pi) (x + 0.044715 x^3))."""
@@ -264,7 +272,8 @@ class SwishOp(FloatUnaryOp):
     alpha = float_prop(1.0)
 
     def function(self, x: Array) -> Array:
-        return x * _sigmoid(x.dtype.type(self.alpha) * x)
+        wide = _wide(x)
+        return (wide * _sigmoid(self.alpha * wide)).astype(x.dtype)
 
     def derivative(self, x: Term, y: Term) -> Term:
         # s + alpha x s (1 - s) = s + alpha out (1 - s)
@@ -318,7 +327,8 @@ class MishOp(FloatUnaryOp):
     TORCH = "mish"
 
     def function(self, x: Array) -> Array:
-        return x * np.tanh(_softplus(x))
+        wide = _wide(x)
+        return (wide * np.tanh(_softplus(wide))).astype(x.dtype)
 
     def derivative(self, x: Term, y: Term) -> Term:
         # t + x (1 - t^2) sigmoid(x), t = tanh(softplus x)
@@ -408,7 +418,8 @@ class LogitOp(FloatUnaryOp):
         kind = x.dtype.type
         if self.eps >= 0:
             x = np.clip(x, kind(self.eps), kind(1) - kind(self.eps))
-        return np.log(x / (1 - x))
+        near = np.log1p((2 * x - 1) / (1 - x))
+        return np.where((x > 0.25) & (x < 0.75), near, np.log(x / (1 - x)))
 
     def cotangent(self, dy: Term, x: Term, y: Term) -> Term:
         # 1 / (x (1 - x)) inside the clamp
@@ -421,7 +432,10 @@ class LogitOp(FloatUnaryOp):
 
 
 _X = random(3, 5, low=-4, high=4)
-_ODD = np.array([np.nan, 80.0, -80.0, 200.0, -200.0, 0.0], np.float32)
+_ODD = np.array(
+    [np.nan, 80.0, -80.0, 200.0, -200.0, 0.0, -0.0, np.inf, -np.inf, 3e38, -3e38, -6.0, -90.0, 1e-40],
+    np.float32,
+)
 SAMPLES: Sequence[Sample] = (
     *(
         Sample(op, (_X,))
@@ -449,7 +463,10 @@ SAMPLES: Sequence[Sample] = (
     ),
     *(
         Sample(op, (_ODD,), smooth=False)
-        for op in (SigmoidOp, TanhOp, SoftplusOp, LeakyReluOp, EluOp, HardSigmoidOp, GeluOp)
+        for op in (
+            SigmoidOp, TanhOp, SoftplusOp, LeakyReluOp, EluOp, SeluOp, CeluOp, HardSigmoidOp, HardSwishOp,
+            GeluOp, SwishOp, MishOp, SoftsignOp,
+        )
     ),
     Sample(LogitOp, (random(3, 4, low=0.1, high=0.9),)),
     Sample(LogitOp, (random(3, 4, low=-0.2, high=1.2),), {"eps": 0.15}),

@@ -151,8 +151,8 @@ class PowOp(BinaryOp):
 
     def function(self, x: Array, y: Array) -> Array:
         if x.dtype.kind in "iu" and y.dtype.kind in "iu":
-            exponent = np.maximum(y, 0).astype(x.dtype if y.dtype.kind == x.dtype.kind else np.int64)
-            raised = np.power(x, exponent).astype(x.dtype)
+            exponent = np.maximum(y, 0).astype(np.uint64)
+            raised = np.power(x.astype(np.uint64), exponent).astype(x.dtype)
             if y.dtype.kind == "i" and (y < 0).any():
                 below = np.where(x == 1, 1, np.where(x == -1, 1 - 2 * (y % 2), 0)).astype(x.dtype)
                 raised = np.where(y < 0, below, raised)

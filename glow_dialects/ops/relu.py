@@ -1,4 +1,4 @@
-"""relu: max(x, 0)."""
+"""relu: 0 for numbers below it."""
 
 import math
 
@@ -13,7 +13,7 @@ from glow_dialects.ops.elementwise import UnaryOp
 
 @graph_op
 class ReluOp(UnaryOp):
-    """max(x, 0)"""
+    """x < 0 ? 0 : x"""
 
     name = "glow.relu"
     ONNX = "Relu"
@@ -22,7 +22,7 @@ class ReluOp(UnaryOp):
     RANGE = (0, math.inf)
 
     def function(self, x: Array) -> Array:
-        return np.maximum(x, x.dtype.type(0))
+        return np.where(x < 0, x.dtype.type(0), x)
 
     def clamp_limits(self) -> tuple[float, float]:
         return 0.0, math.inf

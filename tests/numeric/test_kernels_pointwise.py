@@ -109,7 +109,6 @@ def test_gelu() -> None:
     """The exact form, below zero too, where x Phi(x) by erf loses all digits."""
     x = np.concatenate([RNG.uniform(-4, 9, 20011), [np.inf, -np.inf, np.nan, 0.0, -0.0]]).astype(np.float32)
     wide = torch_float64("gelu", x)
-    wide[np.isneginf(x)] = 0.0
     y = apply("gelu", [x], "f32", ("none",))
     np.testing.assert_allclose(y, wide, rtol=5e-6, atol=1e-15)
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from llvmlite import ir
 
-from glow_backends.cpu.emit import vecmath
+from glow_backends.cpu.emit import trigonometry, vecmath
 from glow_backends.cpu.emit.builder import F32, F64
 from glow_backends.cpu.emit.values import Vec, with_element, zero
 
@@ -45,7 +45,7 @@ def atan2(x: Vec, y: Vec) -> Vec:
         return vecmath.libm(x, "atan2", y)
     high, wide = x.abs(), y.abs()
     diagonal = x.of(math.pi / 4).where(high.compare(">", 0.0), 0.0)
-    angle = diagonal.where(high.compare("==", wide), vecmath.atan(high / wide))
+    angle = diagonal.where(high.compare("==", wide), trigonometry.atan(high / wide))
     angle = (math.pi - angle).where(is_negative(y), angle)
     return angle.copysign(x)
 

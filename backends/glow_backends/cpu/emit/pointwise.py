@@ -35,6 +35,7 @@ from glow_backends.cpu.emit.values import (
     lanes_of,
     round_to,
     round_to_odd,
+    size,
     with_element,
     wrapped,
     zero,
@@ -175,11 +176,15 @@ def _float_to_float(k: KernelBuilder, x: ir.Value, source: str, target: str) -> 
 
 
 def _float_to_integer(k: KernelBuilder, x: ir.Value, target: str) -> ir.Value:
-    """Through i32 or i64, so that values outside a narrow type wrap instead of being undefined."""
+    """Narrow types through i32, so that values outside wrap; the upper half of u32 and u64 less that half."""
     kind = with_element(x.type, compute(target))
-    if target == "u64":
-        return k.b.fptoui(x, kind)
-    wide = ir.IntType(64 if target in ("i64", "u32") else 32)
+    if target in ("u32", "u64"):
+        half = Vec(k, x).of(2.0 ** (bits_of(kind) - 1))
+        above = Vec(k, x).compare(">=", half)
+        low = k.b.fptosi((Vec(k, x) - half).where(above, Vec(k, x)).v, kind)
+        top = constant(kind, 1 << (bits_of(kind) - 1))
+        return k.b.select(above, k.b.xor(low, top), low)
+    wide = ir.IntType(64 if target == "i64" else 32)
     whole = k.b.fptosi(x, with_element(x.type, wide))
     return whole if whole.type == kind else k.b.trunc(whole, kind)
 
@@ -246,6 +251,8 @@ class _Emitter:
         working = step.dtype
         if not is_float(working) and is_float(sources[1]):
             working = "f64" if exponent is None or exponent != int(exponent) else working
+        elif not is_float(working) and size(sources[1]) > size(working):
+            working = sources[1]
         x, y = (cast(k, v, s, working) for v, s in zip(values, sources, strict=True))
         if is_float(working):
             value = round_to(k, power_by(Vec(k, x), Vec(k, y), exponent).v, working)
@@ -254,7 +261,10 @@ class _Emitter:
             for _ in range(int(exponent) - 1):
                 value = k.b.mul(value, x)
         else:
-            value = vecmath.integer_power(k, x, y)
+            negative = None
+            if is_signed(sources[1]):
+                negative = k.b.icmp_signed("<", values[1], zero(values[1].type))
+            value = vecmath.integer_power(k, x, y, negative)
         return cast(k, value, working, step.dtype)
 
 

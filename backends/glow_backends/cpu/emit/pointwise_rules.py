@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from llvmlite import ir
 
-from glow_backends.cpu.emit import double_math, vecmath
+from glow_backends.cpu.emit import activations, double_math, hyperbolic, trigonometry, vecmath
 from glow_backends.cpu.emit.builder import KernelBuilder
 from glow_backends.cpu.emit.values import Vec, constant, is_float, is_signed, with_element, zero
 from glow_dialects.ops import operators
@@ -126,7 +126,9 @@ def _floor_div(x: Vec, y: Vec) -> Vec:
     quotient = (quotient - 1.0).where(below, quotient)
     low = quotient.unary("floor")
     low = (low + 1.0).where((quotient - low).compare(">", 0.5), low)
-    return low.where(y.compare("!=", 0.0), x / y)
+    plain = x / y
+    low = low.of(0.0).copysign(plain).where(low.compare("==", 0.0), low)
+    return low.where(y.compare("!=", 0.0), plain)
 
 
 def _sign(x: Vec) -> Vec:
@@ -137,7 +139,7 @@ def _sign(x: Vec) -> Vec:
 def _elu(x: Vec, alpha: float, scale: float = 1.0, stretch: float = 1.0) -> Vec:
     """scale x above zero, scale alpha (e^(x / stretch) - 1) below."""
     inner = x if stretch == 1.0 else x / stretch
-    below = vecmath.expm1(inner.at_most(0.0)) * (alpha * scale)
+    below = vecmath.expm1(inner.at_most(0.0), negative=True) * (alpha * scale)
     above = x if scale == 1.0 else x * scale
     return below.where(x.compare("<", 0.0), above)
 
@@ -162,7 +164,7 @@ def _leaky(x: Vec, slope: Vec | float) -> Vec:
 
 def _gelu(x: list[Vec], params: tuple[Param, ...]) -> Vec:
     approximate = bool(params) and params[0] not in (False, "none", None, 0)
-    return vecmath.gelu_tanh(x[0]) if approximate else vecmath.gelu(x[0])
+    return activations.gelu_tanh(x[0]) if approximate else activations.gelu(x[0])
 
 
 def _logit(x: list[Vec], params: tuple[Param, ...]) -> Vec:
@@ -172,18 +174,18 @@ def _logit(x: list[Vec], params: tuple[Param, ...]) -> Vec:
         high = value.of(1.0) - value.of(eps)
         value = value.at_least(eps)
         value = high.where(value.compare(">", high), value)
-    return vecmath.log(value / (1.0 - value))
-
-
-def _swish(x: list[Vec], params: tuple[Param, ...]) -> Vec:
-    alpha = _number(params, 0, 1.0)
-    return x[0] * vecmath.sigmoid(x[0] if alpha == 1.0 else x[0] * alpha)
+    return activations.logit(value)
 
 
 _SELU_ALPHA, _SELU_GAMMA = 1.67326319217681884765625, 1.05070102214813232421875
 
 FLOAT: dict[str, FloatRule] = {
-    **{name: _unary(getattr(vecmath, name)) for name in operators() if hasattr(vecmath, name)},
+    **{
+        name: _unary(vars(module)[name])
+        for module in (vecmath, trigonometry, hyperbolic, activations, double_math)
+        for name in operators()
+        if name in vars(module)
+    },
     "add": _folded(lambda x, y: x + y),
     "sub": _folded(lambda x, y: x - y),
     "mul": _folded(lambda x, y: x * y),
@@ -210,16 +212,15 @@ FLOAT: dict[str, FloatRule] = {
     "celu": lambda x, p: _elu(x[0], _number(p, 0, 1.0), 1.0, _number(p, 0, 1.0)),
     "selu": lambda x, p: _elu(x[0], _number(p, 0, _SELU_ALPHA), _number(p, 1, _SELU_GAMMA)),
     "hard_sigmoid": lambda x, p: _hard_sigmoid(x[0], _number(p, 0, 0.2), _number(p, 1, 0.5)),
-    "hard_swish": _unary(lambda x: x * _hard_sigmoid(x, 1.0 / 6.0, 0.5)),
+    "hard_swish": _unary(activations.hard_swish),
     "thresholded_relu": lambda x, p: x[0].where(x[0].compare(">", _number(p, 0, 1.0)), 0.0),
     "softsign": _unary(lambda x: x / (x.abs() + 1.0)),
     "clip": _clip,
     "gelu": _gelu,
-    "swish": _swish,
+    "swish": lambda x, p: activations.swish(x[0], _number(p, 0, 1.0)),
     "logit": _logit,
     "replace_nan": lambda x, p: x[0].of(_number(p, 0, 0.0)).where(x[0].compare("uno", x[0]), x[0]),
     **{name: _folded(getattr(double_math, name)) for name in ("atan2", "copysign", "hypot")},
-    **{name: _unary(getattr(double_math, name)) for name in ("cbrt", "erfc", "log10", "log2")},
 }  # fmt: skip
 
 
@@ -305,9 +306,9 @@ def _integer_clip(k: KernelBuilder, x: list[ir.Value], signed: bool, params: tup
     value = x[0]
     below, above = _number(params, 0, -math.inf), _number(params, 1, math.inf)
     if below > low:
-        value = _larger(k, value, constant(value.type, min(below, high)), signed)
+        value = _larger(k, value, constant(value.type, math.ceil(min(below, high))), signed)
     if above < high:
-        value = _smaller(k, value, constant(value.type, max(above, low)), signed)
+        value = _smaller(k, value, constant(value.type, math.floor(max(above, low))), signed)
     return value
 
 

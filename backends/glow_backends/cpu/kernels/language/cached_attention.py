@@ -13,6 +13,7 @@ from llvmlite import ir
 
 from glow_backends.cpu.calls import CallContext, dtype_name, shape
 from glow_backends.cpu.emit.builder import I32, I64, KernelBuilder, shuffle_mask
+from glow_backends.cpu.emit.hyperbolic import tanh
 from glow_backends.cpu.emit.memory import (
     Index,
     ceil_div,
@@ -24,7 +25,7 @@ from glow_backends.cpu.emit.memory import (
 )
 from glow_backends.cpu.emit.row_sums import sums_of
 from glow_backends.cpu.emit.values import Vec, splat
-from glow_backends.cpu.emit.vecmath import exp_nonpositive, tanh
+from glow_backends.cpu.emit.vecmath import exp_nonpositive
 from glow_backends.cpu.kernel import Kernel
 from glow_backends.cpu.kernels.language.rotary import number
 from glow_backends.cpu.target import CpuTarget

@@ -14,7 +14,7 @@ from dataclasses import replace
 
 from llvmlite import ir
 
-from glow_backends.cpu.emit import common, values, vecmath
+from glow_backends.cpu.emit import common, hyperbolic, values
 from glow_backends.cpu.emit.builder import F32, I8, I32, KernelBuilder
 from glow_backends.cpu.emit.common import Index
 from glow_backends.cpu.emit.integer import I16, dot2
@@ -374,7 +374,7 @@ class _Block:
         if name == "affine":
             return x * alpha + beta
         if name == "scaledtanh":
-            return vecmath.tanh(x * beta) * alpha
+            return hyperbolic.tanh(x * beta) * alpha
         return FLOAT[_NAMES.get(name, name)]([x], (alpha, beta))
 
     def _reset_gate(self, step: Index, row: Index, h: Index, lanes: int, active: int) -> None:

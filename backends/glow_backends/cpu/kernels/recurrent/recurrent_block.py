@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from llvmlite import ir
 
-from glow_backends.cpu.emit import common, values, vecmath
+from glow_backends.cpu.emit import activations, common, hyperbolic, values
 from glow_backends.cpu.emit.builder import I32, I64, KernelBuilder
 from glow_backends.cpu.emit.common import Index
 from glow_backends.cpu.emit.values import Vec
@@ -169,7 +169,7 @@ class Block:
             x = x.at_least(-self.spec.clip).at_most(self.spec.clip)
         if name == "relu":
             return x.at_least(0.0)
-        return vecmath.sigmoid(x) if name == "sigmoid" else vecmath.tanh(x)
+        return activations.sigmoid(x) if name == "sigmoid" else hyperbolic.tanh(x)
 
     def slope(self, name: str, y: Vec) -> Vec:
         """The slope of an activation where it has the value y; zero where its input was clipped."""
