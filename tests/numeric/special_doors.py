@@ -380,21 +380,10 @@ def cases_of(door: str, kind: np.dtype) -> list[tuple[Name, tuple[Array, ...]]]:
     """The names of a door for an element type."""
     column = DOORS[door][0]
     letter = kind_letter(kind)
-    chosen = [
-        n for n in NAMES if getattr(n, column) and letter in n.kinds and n.operator not in PENDING[door]
-    ]
+    chosen = [n for n in NAMES if getattr(n, column) and letter in n.kinds]
     return [(n, _peaceful(n, operands(n, kind), door)) for n in chosen]
 
 
-#: What is not compared yet.
-PENDING: dict[str, tuple[str, ...]] = {
-    "ONNX": (),
-    "PyTorch": ("atan2", "hypot"),
-    "JAX": (
-        "atan2", "cbrt", "div (int)", "floor_div", "shift_right", *(f"cast to {k}" for k in KINDS),
-    ),
-    "functions": ("shift_right",),
-}  # fmt: skip
 QUOTIENTS = ("div (int)", "floor_div", "mod", "fmod")
 
 
