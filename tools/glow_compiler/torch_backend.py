@@ -7,18 +7,20 @@ again when they hold something else.
 
 from __future__ import annotations
 
+import ctypes
 import os
 import warnings
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Any
 
 import torch  # pyright: ignore[reportMissingImports]
 from torch._dynamo.backends.common import aot_autograd  # pyright: ignore[reportMissingImports]
 from torch._functorch._aot_autograd.utils import make_boxed_func  # pyright: ignore[reportMissingImports]
 from torch._guards import TracingContext  # pyright: ignore[reportMissingImports]
+from xxhash import xxh3_64_intdigest
 
-from glow_backends.cpu.contents import contents
 from glow_compiler.api import compile
 from glow_compiler.torch_results import Results, meta_of
 from glow_dialects.core.errors import GlowError, ImportProblems, OpenSizes, UnsupportedError
@@ -186,7 +188,13 @@ def _no_plain_tensor(tensor: Any) -> str:
 
 def contents_of(tensors: Sequence[Any]) -> tuple[int, ...]:
     """A number for what each tensor holds, from its first element in memory to its last."""
-    return contents([t.data_ptr() for t in tensors], [_span(t) for t in tensors]) if tensors else ()
+    return tuple(xxh3_64_intdigest(_block(_span(t)).from_address(t.data_ptr())) for t in tensors)
+
+
+@cache
+def _block(size: int) -> Any:
+    """The type of so many bytes of memory."""
+    return ctypes.c_char * size
 
 
 def _span(tensor: Any) -> int:
