@@ -114,7 +114,7 @@ def check_case(backend: Backend, case: Case, binding: Binding = "inputs") -> Out
     def outcome(status: Status, error: float = 0.0, message: str = "") -> Outcome:
         return Outcome(case.name, binding, status, error, message, decomposed)
 
-    if declined := next((op for op in left if not backend.supports(op)), None):
+    if declined := next((op for op in nodes if not backend.supports(op)), None):
         return outcome("declined", message=f"needs {declined.name}")
     try:
         for op in left:
