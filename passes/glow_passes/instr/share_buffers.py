@@ -103,6 +103,7 @@ class ShareBuffersPass(InstructionPass):
     """In-place results for every instruction function."""
 
     name = "glow-share-buffers"
+    OPTIONAL = True
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         for function in instr_functions(op):
