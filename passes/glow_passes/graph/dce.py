@@ -29,7 +29,6 @@ class DcePass(GraphPass):
     """Dead-code elimination on nodes and constants; placeholders are the module's interface."""
 
     name = "glow-dce"
-    OPTIONAL = True
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         for function in bodies(op):

@@ -56,7 +56,6 @@ class PlaceConstantsPass(GraphPass):
     """Turn literals, and splats that kernels read as memory, into constants."""
 
     name = "glow-place-constants"
-    OPTIONAL = True
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         rewrite(op, PATTERNS)

@@ -65,7 +65,6 @@ class DeadStoresPass(InstructionPass):
     """Dead-store elimination and removal of dead allocs."""
 
     name = "glow-dead-stores"
-    OPTIONAL = True
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         for function in instr_functions(op):

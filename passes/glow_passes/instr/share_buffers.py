@@ -103,7 +103,6 @@ class ShareBuffersPass(InstructionPass):
     """In-place results for every instruction function."""
 
     name = "glow-share-buffers"
-    OPTIONAL = True
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         for function in instr_functions(op):

@@ -48,7 +48,6 @@ class ShrinkLivesPass(InstructionPass):
     """Sink allocs and hoist deallocs (Glow: SinkAllocas and HoistDealloc)."""
 
     name = "glow-shrink-lives"
-    OPTIONAL = True
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         for function in instr_functions(op):
