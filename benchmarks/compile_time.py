@@ -26,7 +26,7 @@ import glow_compiler as glow
 Graph = Callable[[int], onnx.ModelProto]
 
 
-class _Model:
+class Model:
     """Nodes and constants of a model with the input x; `node` gives the name of the result."""
 
     def __init__(self, *shape: int) -> None:
@@ -59,14 +59,14 @@ class _Model:
 
 def slices(n: int) -> onnx.ModelProto:
     """Rows of one tensor, put together in another order."""
-    m = _Model(n, 3)
+    m = Model(n, 3)
     ends = [m.array(np.array([i])) for i in range(n + 1)]
     return m.done(m.node("Concat", *[m.node("Slice", "x", *ends[i : i + 2]) for i in range(n)][::-1], axis=0))
 
 
 def aligned_slices(n: int) -> onnx.ModelProto:
     """Rows that may become views, each in a step of its own before they are put together."""
-    m = _Model(n, 64)
+    m = Model(n, 64)
     ends = [m.array(np.array([i])) for i in range(n + 1)]
     rows = [m.node("Relu", m.node("Slice", "x", *ends[i : i + 2])) for i in range(n)]
     return m.done(m.node("Concat", *rows, axis=0))
@@ -74,7 +74,7 @@ def aligned_slices(n: int) -> onnx.ModelProto:
 
 def split(n: int) -> onnx.ModelProto:
     """One node with n results, a step each."""
-    m = _Model(n, 64)
+    m = Model(n, 64)
     parts = [f"p{i}" for i in range(n)]
     m.nodes.append(helper.make_node("Split", ["x"], parts, axis=0, num_outputs=n))
     return m.done(m.node("Concat", *[m.node("Exp", p) for p in parts], axis=0))
@@ -82,26 +82,26 @@ def split(n: int) -> onnx.ModelProto:
 
 def sums(n: int) -> onnx.ModelProto:
     """A sum of n products."""
-    m = _Model(2, 3)
+    m = Model(2, 3)
     return m.done(m.node("Sum", *[m.node("Mul", "x", m.array(np.float32(i))) for i in range(n)]))
 
 
 def adds(n: int) -> onnx.ModelProto:
     """n nodes on one tensor and a constant each, put together."""
-    m = _Model(1, 16)
+    m = Model(1, 16)
     return m.done(m.node("Concat", *[m.node("Add", "x", m.constant(1, 16)) for _ in range(n)], axis=0))
 
 
 def concat(n: int) -> onnx.ModelProto:
     """A concatenation of n parts along the last axis."""
-    m = _Model(4, 3)
+    m = Model(4, 3)
     parts = [m.node("Softmax", m.node("Mul", "x", m.constant(3))) for _ in range(n // 2)]
     return m.done(m.node("Concat", *parts, axis=1))
 
 
 def chain(n: int) -> onnx.ModelProto:
     """Element-wise nodes one after the other."""
-    m = _Model(4, 32)
+    m = Model(4, 32)
     value = "x"
     for i in range(n):
         kind = ("Tanh", "Mul", "Sigmoid", "Add")[i % 4]
@@ -111,7 +111,7 @@ def chain(n: int) -> onnx.ModelProto:
 
 def products(n: int) -> onnx.ModelProto:
     """Layers of dense networks, of few shapes."""
-    m = _Model(4, 16)
+    m = Model(4, 16)
     value, width = "x", 16
     for i in range(n // 2):
         wide = (16, 24, 32)[i % 3]
@@ -122,7 +122,7 @@ def products(n: int) -> onnx.ModelProto:
 
 def convolutions(n: int) -> onnx.ModelProto:
     """Convolutions of few shapes, some with residuals."""
-    m = _Model(1, 16, 6, 6)
+    m = Model(1, 16, 6, 6)
     value = "x"
     for i in range(n // 3):
         size = (3, 1)[i % 2]
@@ -133,7 +133,7 @@ def convolutions(n: int) -> onnx.ModelProto:
 
 def diamonds(n: int) -> onnx.ModelProto:
     """Residual steps: each result is read on two ways."""
-    m = _Model(4, 16)
+    m = Model(4, 16)
     value = "x"
     for i in range(n // 3):
         left = m.node(("Exp", "Tanh")[i % 2], value)
@@ -143,7 +143,7 @@ def diamonds(n: int) -> onnx.ModelProto:
 
 def tree(n: int) -> onnx.ModelProto:
     """A balanced tree of sums over leaves that are products."""
-    m = _Model(4, 16)
+    m = Model(4, 16)
     level = [m.node("Mul", "x", m.constant(16)) for _ in range(n // 2)]
     while len(level) > 1:
         level = [
@@ -155,13 +155,13 @@ def tree(n: int) -> onnx.ModelProto:
 
 def outputs(n: int) -> onnx.ModelProto:
     """n outputs."""
-    m = _Model(4, 16)
+    m = Model(4, 16)
     return m.done(*[m.node("Exp", m.node("Mul", "x", m.constant(16))) for _ in range(n // 2)])
 
 
 def shared(n: int) -> onnx.ModelProto:
     """One computed tensor, used by n nodes of some kinds."""
-    m = _Model(4, 16)
+    m = Model(4, 16)
     value = m.node("Softmax", "x")
     kinds = ("Exp", "Softmax", "Neg", "Tanh")
     used = [m.node("Mul", m.node(kinds[i % 4], value), m.constant(16)) for i in range(n // 2)]
@@ -170,7 +170,7 @@ def shared(n: int) -> onnx.ModelProto:
 
 def branches(n: int) -> onnx.ModelProto:
     """Small separate branches from a slice each to a sum each."""
-    m = _Model(n, 16)
+    m = Model(n, 16)
     found: list[str] = []
     for i in range(n // 4):
         part = m.node("Slice", "x", m.array(np.array([4 * i])), m.array(np.array([4 * i + 4])))
@@ -181,7 +181,7 @@ def branches(n: int) -> onnx.ModelProto:
 
 def shuffles(n: int) -> onnx.ModelProto:
     """Transposes, reshapes and element-wise steps one after the other."""
-    m = _Model(4, 6, 8)
+    m = Model(4, 6, 8)
     value = "x"
     for i in range(n // 4):
         value = m.node("Transpose", value, perm=[0, 2, 1])
@@ -192,7 +192,7 @@ def shuffles(n: int) -> onnx.ModelProto:
 
 def deep(n: int) -> onnx.ModelProto:
     """A value that is an operand of everything that follows it: n steps, each with a step far back."""
-    m = _Model(4, 16)
+    m = Model(4, 16)
     values = [m.node("Exp", "x")]
     for i in range(n // 2):
         values.append(m.node("Softmax", m.node("Sub", values[-1], values[i // 2])))
@@ -201,7 +201,7 @@ def deep(n: int) -> onnx.ModelProto:
 
 def dense(n: int) -> onnx.ModelProto:
     """Concatenations that grow, as in DenseNet, of 8 steps each."""
-    m = _Model(1, 8)
+    m = Model(1, 8)
     value = "x"
     for _ in range(n // 17):
         parts = [value]

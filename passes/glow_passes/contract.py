@@ -31,6 +31,8 @@ class LevelPass(ModulePass):
 
     `MAKES` are the levels that those functions have afterwards. `PLANS` gives buffers places in the arena,
     `NEEDS_PLAN` reads these, `KEEPS_PLAN` leaves them right. `PRESERVES` are analyses that it leaves true.
+    Programs are right without one that is `OPTIONAL`, or with some of its rewrites: it is left out where a
+    compilation has no time left (time_limit.py).
     """
 
     LEVEL: ClassVar[Level]
@@ -39,6 +41,7 @@ class LevelPass(ModulePass):
     NEEDS_PLAN: ClassVar[bool] = False
     KEEPS_PLAN: ClassVar[bool] = False
     PRESERVES: ClassVar[tuple[type[Analysis], ...]] = ()
+    OPTIONAL: ClassVar[bool] = False
 
 
 class FunctionPass(LevelPass):
@@ -63,6 +66,11 @@ class InstructionPass(LevelPass):
 def preserved(item: ModulePass) -> tuple[type[Analysis], ...]:
     """The analyses that a pass leaves true."""
     return item.PRESERVES if isinstance(item, LevelPass) else ()
+
+
+def is_optional(item: ModulePass) -> bool:
+    """Whether programs are right without a pass."""
+    return isinstance(item, LevelPass) and item.OPTIONAL
 
 
 _LEVELS = {"glow_fn.func": Level.FUNCTIONS, "glow.func": Level.GRAPH, "glow_instr.func": Level.INSTRUCTIONS}

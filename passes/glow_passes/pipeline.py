@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 
+from glow_dialects.core.time_limit import current
 from glow_passes.analysis import Kept, keeping
 from glow_passes.autodiff.rematerialize import RematerializePass
 from glow_passes.changes import Snapshot
-from glow_passes.contract import preserved
+from glow_passes.contract import is_optional, preserved
 from glow_passes.failure import named_failure
 from glow_passes.instr.dead_stores import DeadStoresPass
 from glow_passes.instr.eliminate_copies import EliminateCopiesPass
@@ -45,7 +47,10 @@ Observer = Callable[[ModulePass, ModuleOp, float], None]
 
 @dataclass
 class PassRunner:
-    """Runs passes in order; `observers` see each pass, the module after it and its seconds."""
+    """Runs passes in order; `observers` see each pass, the module after it and its seconds.
+
+    Optional ones are left out where the time of the compilation is over.
+    """
 
     context: Context
     verify: bool = False
@@ -60,9 +65,13 @@ class PassRunner:
     def _run(self, module: ModuleOp, passes: Sequence[ModulePass], kept: Kept) -> None:
         now = Snapshot(module) if self.verify else None
         for item in passes:
+            limit = current() if is_optional(item) else None
+            if limit is not None and limit.skips(item.name):
+                continue
             start = time.perf_counter()
             try:
-                item.apply(self.context, module)
+                with nullcontext() if limit is None else limit.during(item.name):
+                    item.apply(self.context, module)
                 elapsed = time.perf_counter() - start
                 kept.invalidate(preserved(item))
                 if now is not None:

@@ -15,6 +15,7 @@ from glow_dialects.core.errors import CompileError, GlowError, OpenSizes, Unsupp
 from glow_dialects.core.forks import ForkLock
 from glow_dialects.core.packages import package_of
 from glow_dialects.core.quiet_gc import quiet_gc
+from glow_dialects.core.time_limit import NOTE, limited
 from glow_dialects.ops.control import has_control
 from glow_dialects.ops.module import has_open_ports
 from glow_passes.partition.predicates import has_predicates
@@ -31,15 +32,20 @@ def compile_module(
     ctx: Context | None = None,
     own: bool = False,
     steps: Phases | None = None,
+    budget: float | None = None,
 ) -> Program:
     """Compile a copy of `module`; raises CompileError where the module does not verify.
 
     `own`: the module was made for this and is valid. It is changed, not copied, and gives up
     constants as soon as it has others made of them. One module is compiled at a time.
+    After `budget` seconds what is optional is left out; the report's notes say so.
     """
     chosen = get_backend(backend, threads=threads) if isinstance(backend, str) else backend
-    with _COMPILING:
-        return _compiled(module, chosen, verify, progress, ctx, own, steps)
+    with _COMPILING, limited(budget) as limit:
+        program = _compiled(module, chosen, verify, progress, ctx, own, steps)
+        if limit is not None and (note := limit.note()):
+            program.report.notes[NOTE] = note
+        return program
 
 
 _COMPILING = ForkLock()

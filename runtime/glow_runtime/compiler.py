@@ -10,6 +10,7 @@ from glow_backends.base import Backend, Program
 from glow_dialects.core.errors import OpenSizes
 from glow_dialects.core.estimates import estimate
 from glow_dialects.core.extent import Extent
+from glow_dialects.core.time_limit import NOTE
 
 if TYPE_CHECKING:
     from xdsl.dialects.builtin import ModuleOp
@@ -22,7 +23,8 @@ if TYPE_CHECKING:
 class Compiler:
     """A backend, and how modules are compiled for it: `verify` after each pass, `progress` told each phase.
 
-    `pipeline` is one in place of the backend's.
+    `pipeline` is one in place of the backend's. After `budget` seconds of a program what is optional is left
+    out of it.
 
     What compiles is imported when it is needed: programs that are remembered start without it.
     """
@@ -31,6 +33,7 @@ class Compiler:
     verify: bool = False
     progress: Callable[[str], None] | None = None
     pipeline: Pipeline | None = None
+    budget: float | None = None
 
     @property
     def phases(self) -> Phases | None:
@@ -47,7 +50,21 @@ class Compiler:
         """The program of a module, as `compile_module` makes it."""
         from glow_runtime.compile import compile_module
 
-        return compile_module(module, self.backend, 1, self.verify, self.progress, own=own, steps=self.phases)
+        return compile_module(
+            module,
+            self.backend,
+            1,
+            self.verify,
+            self.progress,
+            own=own,
+            steps=self.phases,
+            budget=self.budget,
+        )
+
+    def remember(self, key: str | None, program: Program) -> None:
+        """Have the backend remember a program, unless it lacks what there was no time for."""
+        if key is not None and NOTE not in program.report.notes:
+            self.backend.remember(key, program)
 
     def open(
         self, key: str | None, shapes: Mapping[str, Sequence[int]], make: Callable[[], Program | None]
@@ -74,10 +91,11 @@ class Compiler:
         try:
             program = _checked(shapes, make())
         except OpenSizes as error:
-            backend.remember_note(note, str(error))
+            if self.budget is None:
+                backend.remember_note(note, str(error))
             raise
         if program is not None:
-            backend.remember(f"open {number} {key}", program)
+            self.remember(f"open {number} {key}", program)
         return program
 
     def recall(self, module: ModuleOp) -> Program:
@@ -91,8 +109,7 @@ class Compiler:
         program = None if key is None else self.backend.recall(key)
         if program is None:
             program = self.compile(module, own=True)
-            if key is not None:
-                self.backend.remember(key, program)
+            self.remember(key, program)
         return program
 
 

@@ -16,6 +16,7 @@ from glow_dialects.core.errors import OpenSizes, ShapeError, UnsupportedError
 from glow_dialects.core.file_kinds import FileKind, is_kind
 from glow_dialects.core.quiet_gc import quiet_gc
 from glow_dialects.core.symbols import Symbols
+from glow_dialects.core.time_limit import seconds_of
 from glow_runtime.compiler import Compiler
 from glow_runtime.executable import Executable, Specialize
 from glow_runtime.kept_states import States
@@ -156,6 +157,7 @@ def compile(
     specialize: Specialize | None = None,
     states: States = None,
     exact: bool = False,
+    compile_budget: float | None = None,
     **options: Any,
 ) -> Executable:
     """Compile a model for a backend, which is named (with its `options`) or given.
@@ -178,6 +180,9 @@ def compile(
     Inputs with default values (initializers of an ONNX model that its graph lists as inputs, too) are
     constants in calls that do not give them; one that `shapes` names is an input like the others.
     `exact` computes the quantised operators of a model in float, as their definitions say, not in integers.
+    `compile_budget`: after that many seconds of compiling a program its optional optimisation stops. It is
+    made as it stands, with right results, takes longer to run, and is not cached; `net.report().notes` says
+    what was left out. Reading the model is not counted; what is not optional takes its time.
     `pipeline` is one in place of the backend's, such as `Pipeline.default("cpu").remove("glow-cpu-images")`.
     `verify` checks the module after each pass that changes it: by default where backend or pipeline are not
     Glow's own, and everywhere with GLOW_VERIFY=1 in the environment.
@@ -186,6 +191,7 @@ def compile(
     if example_inputs is None and are_inputs(backend):
         example_inputs, backend = backend, "cpu"
     target = backend_of(backend, threads, options)
+    budget = None if compile_budget is None else seconds_of(compile_budget)
     if verify is None:
         own = pipeline is None and type(target).__module__.startswith("glow_backends.")
         verify = not own or os.environ.get("GLOW_VERIFY", "0") not in ("", "0")
@@ -203,9 +209,10 @@ def compile(
     if is_saved(model):
         if states is not None:
             raise UnsupportedError(f"{model} is compiled already, with the states that it has")
-        chosen = target.exact or not (shapes is None and pipeline is None and specialize is None)
+        given = (shapes, pipeline, specialize, budget)
+        chosen = target.exact or any(option is not None for option in given)
         return _saved(model, target, chosen)
-    return executable(model, Compiler(target, verify, progress, pipeline), shapes, specialize, states)
+    return executable(model, Compiler(target, verify, progress, pipeline, budget), shapes, specialize, states)
 
 
 def executable(

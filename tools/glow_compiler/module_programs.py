@@ -139,8 +139,7 @@ class ModulePrograms(ProgramSource):
         program = None if key is None else self.backend.recall(key)
         if program is None:
             program = self._compiler.compile(self._bound(shapes), own=True)
-            if key is not None:
-                self.backend.remember(key, program)
+            self._compiler.remember(key, program)
         return program
 
     def imported(self, shapes: dict[str, tuple[int, ...]]) -> ModuleOp:

@@ -61,8 +61,8 @@ class OnnxPrograms(ProgramSource):
 
             with quiet_gc():
                 program = self._planned(shapes, values)
-            if key is not None and not isinstance(program, PlannedProgram):
-                backend.remember(key, program)
+            if not isinstance(program, PlannedProgram):
+                self._compiler.remember(key, program)
         return program
 
     def open_program(self, shapes: Mapping[str, tuple[int, ...]], values: dict[str, Array]) -> Program | None:

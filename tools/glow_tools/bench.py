@@ -13,6 +13,7 @@ from typing import Any
 
 from glow_tools.common import (
     add_backend,
+    add_budget,
     add_exact,
     add_shape,
     command,
@@ -49,6 +50,7 @@ def _arguments() -> argparse.ArgumentParser:
     add("--threads", type=count_option, default=1, help="threads of every engine (default: 1)")
     add_backend(parser)
     add_exact(parser)
+    add_budget(parser)
     add_shape(parser)
     add("--peers", default="all", help="comma-separated engines, 'all' or 'none' (default: all)")
     add("--rounds", type=count_option, default=9, help="rounds over the engines (default: 9)")
@@ -93,7 +95,7 @@ def _run(a: argparse.Namespace) -> int:
     with tempfile.TemporaryDirectory(prefix="glow-bench-") as folder:
         for model in a.models:
             shapes = {n: list(s) for n, s in a.shape}
-            options = a.threads, cores, a.seed, Path(folder), a.inputs, a.backend, a.exact
+            options = a.threads, cores, a.seed, Path(folder), a.inputs, a.backend, a.exact, a.compile_budget
             race = Race(model, shapes, names, *options)
             results.append(race.run(a.rounds, a.seconds))
     report = {"machine": machine(), "cores": cores, "threads": a.threads, "models": results}

@@ -19,13 +19,13 @@ from xdsl.dialects.builtin import ModuleOp
 from glow_backends.base import Backend, ports
 from glow_backends.cpu.backend import CpuBackend
 from glow_backends.cpu.profile import KernelTime, profile
-from glow_backends.phases import phases
 from glow_dialects.core.errors import GlowError
 from glow_dialects.core.location import shortened
-from glow_dialects.dialects import context
+from glow_dialects.core.time_limit import NOTE, limited
 from glow_dialects.instr.memory import InstrFuncOp, instr_functions
 from glow_dialects.ops.control import has_control
 from glow_runtime.compile import outline
+from glow_runtime.lowering import lower
 from glow_tools.bench_race import declared_inputs, random_values
 from glow_tools.common import fixed, read_module, write_text
 from glow_tools.feeds import load_inputs
@@ -51,12 +51,7 @@ def planned(
     if opened and has_control(module):
         outline(module, backend)
     stages["load"] = time.perf_counter() - start
-    ctx = context()
-    for name, passes in phases(backend.in_float(exact)):
-        start = time.perf_counter()
-        for item in passes:
-            item.apply(ctx, module)
-        stages[name] = time.perf_counter() - start
+    stages |= lower(module, backend.in_float(exact))
     functions = instr_functions(module)
     if not functions:
         raise GlowError(f"{path}: there is no glow.func in it; only networks are compiled ahead of time")
@@ -80,7 +75,12 @@ def show(path: str, shapes: Mapping[str, Sequence[int]], a: argparse.Namespace) 
             print_accuracy(errors)
     if not (a.profile or a.trace):
         return figures
-    module, function, stages = planned(path, shapes, backend, inputs=inputs, exact=a.exact)
+    with limited(a.compile_budget) as limit:
+        module, function, stages = planned(path, shapes, backend, inputs=inputs, exact=a.exact)
+    if limit is not None and (note := limit.note()):
+        figures[NOTE] = note
+        if not quiet:
+            print(f"{NOTE}: {note}")
     rng = np.random.default_rng(a.seed)
     feed = {p.name: inputs.get(p.name, random_values(rng, p.shape, p.dtype)) for p in ports(module, "input")}
     measured = profile(module, function, backend.target, feed, runs=max(5, 3 * a.rounds))

@@ -70,6 +70,7 @@ class Race:
         inputs: Path | None = None,
         backend: str = "cpu",
         exact: bool = False,
+        budget: float | None = None,
     ) -> None:
         self.model = model
         self.engines = engines
@@ -87,6 +88,7 @@ class Race:
             "cores": list(cores),
             "backend": backend,
             "exact": exact,
+            "budget": budget,
         }
 
     def run(self, rounds: int, seconds: float) -> dict[str, Any]:

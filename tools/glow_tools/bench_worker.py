@@ -25,7 +25,7 @@ class Worker:
 
     def __init__(self, settings: dict[str, Any]) -> None:
         os.sched_setaffinity(0, settings["cores"])
-        options = (settings[name] for name in ("model", "threads", "backend", "exact"))
+        options = (settings[name] for name in ("model", "threads", "backend", "exact", "budget"))
         self.engine = ENGINES[settings["engine"]](*options)
         self.run: Callable[[], object] | None = None
 

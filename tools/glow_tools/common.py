@@ -254,6 +254,12 @@ def add_exact(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--exact", action="store_true", help=told)
 
 
+def add_budget(parser: argparse.ArgumentParser) -> None:
+    """The option --compile-budget."""
+    told = "after so many seconds of compiling a program, leave out what is optional (default: no limit)"
+    parser.add_argument("--compile-budget", type=seconds_option, metavar="SECONDS", help=told)
+
+
 def add_debug_info(parser: argparse.ArgumentParser) -> None:
     """The option --debug-info."""
     told = "for gdb and perf: nothing, lines of the printed program, tensors as variables (default: none)"
@@ -279,6 +285,16 @@ def count_option(text: str) -> int:
     if not text.isdecimal():
         raise argparse.ArgumentTypeError(f"'{text}' is not a whole number, 0 or more")
     return int(text)
+
+
+def seconds_option(text: str) -> float:
+    """A number of at least 0; argparse reports what is wrong with it."""
+    try:
+        if (seconds := float(text)) >= 0:
+            return seconds
+    except ValueError:
+        pass
+    raise argparse.ArgumentTypeError(f"'{text}' is not a number of seconds, 0 or more")
 
 
 def threads_option(text: str) -> int | Literal["auto"]:

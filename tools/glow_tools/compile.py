@@ -10,7 +10,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from glow_tools.common import add_debug_info, add_exact, add_shape, command, fail, guarded
+from glow_tools.common import add_budget, add_debug_info, add_exact, add_shape, command, fail, guarded
 
 if TYPE_CHECKING:
     from glow_backends.cpu.aot import AotProgram, Source
@@ -52,6 +52,7 @@ def _arguments() -> argparse.ArgumentParser:
     told = "leave a dimension open: calls give its size, from the least to the most"
     add("--size", type=_range, action="append", default=[], metavar="NAME=LEAST..MOST", help=told)
     add_exact(parser)
+    add_budget(parser)
     add_debug_info(parser)
     told = "run it on random inputs, in an emulator or Node where it is not for this machine, beside another"
     add("--check", choices=("interpreter", "onnxruntime"), help=told)
@@ -102,6 +103,7 @@ def _run(a: argparse.Namespace) -> int:
     from glow_backends.cpu.aot import compile_ahead
     from glow_backends.cpu.backend import CpuBackend
     from glow_backends.cpu.weights import ProgramWeights, WeightPool
+    from glow_dialects.core.time_limit import NOTE, limited
 
     name = a.name or re.sub(r"\W", "_", Path(a.model).stem)
     if not re.fullmatch(r"[A-Za-z_]\w*", name):
@@ -116,7 +118,8 @@ def _run(a: argparse.Namespace) -> int:
     if a.threads > 1 and backend.target.triple.startswith("wasm"):  # not every page may have threads
         backends = [CpuBackend(cpu=_target(a)), backend]
     weights = ProgramWeights(WeightPool())
-    sources = [list(_sources(a, name, each)) for each in backends]
+    with limited(a.compile_budget) as limit:
+        sources = [list(_sources(a, name, each)) for each in backends]
     programs = [
         compile_ahead(
             own,
@@ -135,6 +138,8 @@ def _run(a: argparse.Namespace) -> int:
     listings = {file: text.encode() for file, text in programs[-1].listings.items()}
     _write(a.output, write(programs) | listings)
     _print_sizes(programs[-1])
+    if limit is not None and (note := limit.note()):
+        print(f"{NOTE}: {note}")
     if a.check:
         from glow_tools.compile_check import check
 

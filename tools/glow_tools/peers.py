@@ -21,11 +21,18 @@ class Engine(ABC):
     #: The package that must be there, and the message where it is not.
     package: str
 
-    def __init__(self, path: str, threads: int, backend: str = "cpu", exact: bool = False) -> None:
+    def __init__(
+        self,
+        path: str,
+        threads: int,
+        backend: str = "cpu",
+        exact: bool = False,
+        budget: float | None = None,
+    ) -> None:
         self.path = path
         self.threads = threads
-        self.backend = backend  # of this compiler, as is `exact`
-        self.exact = exact
+        self.backend = backend  # of this compiler, as are `exact` and `budget`
+        self.exact, self.budget = exact, budget
         #: Of the inputs that are to come, so that everything is compiled when the model is loaded.
         self.shapes: dict[str, tuple[int, ...]] = {}
 
@@ -61,7 +68,8 @@ class Glow(Engine):
         import glow_compiler as glow
 
         shapes = self.shapes or None
-        self.net = glow.compile(self.path, self.backend, self.threads, shapes=shapes, exact=self.exact)
+        options: dict[str, Any] = {"exact": self.exact, "compile_budget": self.budget}
+        self.net = glow.compile(self.path, self.backend, self.threads, shapes=shapes, **options)
 
     def bind(self, feed: Feed) -> Runs:
         bound = self.net.bind({s.name: feed[s.name] for s in self.net.inputs})

@@ -17,6 +17,7 @@ from glow_dialects.core.files import whole
 from glow_tools.closeness import statistics
 from glow_tools.common import (
     add_backend,
+    add_budget,
     add_debug_info,
     add_exact,
     add_shape,
@@ -61,6 +62,7 @@ def _arguments() -> argparse.ArgumentParser:
     add("--random", type=count_option, metavar="SEED", help="random inputs from this seed")
     add_shape(parser)
     add_exact(parser)
+    add_budget(parser)
     add_debug_info(parser)
     add("--output", type=Path, metavar="OUT.npz", help="write the outputs here")
     other = "check against another run: onnxruntime, interpreter, or a model in another form (FILE.mlir)"
@@ -104,6 +106,7 @@ def _run(a: argparse.Namespace, again: str) -> int:
     from rich.console import Console
 
     import glow_compiler as glow
+    from glow_dialects.core.time_limit import NOTE
 
     show_log()
     console = Console(stderr=True)
@@ -123,6 +126,7 @@ def _run(a: argparse.Namespace, again: str) -> int:
                 shapes=shapes or None,
                 progress=lambda stage: status.update(stage),
                 exact=a.exact,
+                compile_budget=a.compile_budget,
                 **({} if a.debug_info == "none" else {"debug_info": a.debug_info}),
             )
         )
@@ -131,6 +135,8 @@ def _run(a: argparse.Namespace, again: str) -> int:
         elapsed = time.perf_counter() - start
     place = f"{len(net.network.partitions)} partitions" if hosted else a.backend
     print(f"compiled and run once in {elapsed:.2f} s on {place}")
+    if not (hosted or a.report) and (note := net.report().notes.get(NOTE)):
+        print(f"{NOTE}: {note}")
     for name, value in out.items():
         print(f"{name}: {value.dtype} {list(value.shape)} {statistics(value)}")
     if a.report:

@@ -33,8 +33,11 @@ def check_usage(parser: argparse.ArgumentParser, a: argparse.Namespace) -> None:
         parser.error("--node needs --layers, which finds the node")
     if a.layers and (a.device or a.partition):
         parser.error("--layers looks into one program; leave out --device and --partition")
-    if a.exact and is_kind(a.model, FileKind.GLOW):
-        parser.error("--exact says how a model is compiled: a .glow file holds programs")
+    for option, given in (("--exact", a.exact), ("--compile-budget", a.compile_budget is not None)):
+        if given and is_kind(a.model, FileKind.GLOW):
+            parser.error(f"{option} says how a model is compiled: a .glow file holds programs")
+    if a.compile_budget is not None and (a.device or a.partition or a.picture):
+        parser.error("--compile-budget is of one program; leave out --device, --partition and --picture")
     if a.layers and is_kind(a.model, FileKind.GLOW):
         parser.error("--layers needs the model: a .glow file holds programs whose layers are merged")
     if a.node and not (is_kind(a.model, FileKind.ONNX) and str(a.node).endswith(".onnx")):

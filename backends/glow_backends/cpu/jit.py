@@ -27,9 +27,12 @@ def new_module(name: str, target: CpuTarget) -> ir.Module:
 
 LARGE = 22_300
 """Characters of LLVM IR from which on a module gets only the cheap passes."""
+_MANY_STEPS = 220_000
+"""Characters from which on a function of calls alone, one after the other, is translated call by call."""
 _METADATA = "\n!llvm.dbg.cu"
 """Where a text goes on with what only debuggers read: it is no larger for that."""
 _VECTOR = re.compile(r"<\d+ x ")
+_BRANCH = re.compile(r"^ +(br|switch) ", re.MULTILINE)
 _HALF = "half"
 
 
@@ -49,14 +52,17 @@ def optimized(
     In large kernels of vectors next to nothing is computed twice. Loops over single elements gain by O3.
     On x86 kernels of vectors gain nothing by combined instructions and by the code generator's levels 2 and
     3, each of which takes a tenth of all the time; elsewhere that was not measured.
+    A program of many steps is one block of calls, to which the code generator gives registers in time that
+    grows with its square; there is nothing to gain between calls, so that it gets level 0.
     `large` is the number of characters from which on a module is large.
     """
     initialize_llvm()
     text = str(module)
     vectors = kernel and _VECTOR.search(text) is not None
     quick = vectors and "x86" in target.triple
-    machine = _machine(target, 1 if quick else 3)
     size = text.find(_METADATA) if _METADATA in text else len(text)
+    straight = not kernel and size >= _MANY_STEPS and "x86" in target.triple and not _BRANCH.search(text)
+    machine = _machine(target, 0 if straight else 1 if quick else 3)
     parsed = llvm.parse_assembly(text)
     parsed.data_layout = str(machine.target_data)
     parsed.verify()

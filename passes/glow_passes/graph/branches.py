@@ -130,6 +130,7 @@ class BranchesPass(GraphPass):
     """Sums of convolutions, and of factors, of one value as one convolution."""
 
     name = "glow-branches"
+    OPTIONAL = True
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         rewrite(op, PATTERNS, legal_nodes())

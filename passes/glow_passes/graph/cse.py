@@ -99,6 +99,7 @@ class CsePass(GraphPass):
     """Common-subexpression elimination on constants, their reads and pure nodes."""
 
     name = "glow-cse"
+    OPTIONAL = True
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         merge_constants(op)

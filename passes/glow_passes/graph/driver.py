@@ -23,6 +23,7 @@ from glow_dialects.core.builder import Builder
 from glow_dialects.core.errors import CompileError
 from glow_dialects.core.graph_op import GraphOp
 from glow_dialects.core.location import hand_on, names
+from glow_dialects.core.time_limit import current
 from glow_dialects.core.types import Array, Tensor, dtype_of, shape_of, tensor_of, typed
 from glow_dialects.ops.module import FuncOp, GetOp, bodies
 from glow_dialects.ops.splat import SplatOp
@@ -218,6 +219,9 @@ class _Run:
         self.waiting: set[Operation] = set(ops)
         self.fuel = FUEL * (len(ops) + 10)
         self.changes = 0
+        limit = current()
+        #: The time of the compilation, where an optional pass may be cut short.
+        self.limit = None if limit is None or limit.running is None else limit
 
     def push(self, ops: Iterable[Operation]) -> None:
         """Look at `ops` again."""
@@ -245,7 +249,7 @@ class _Run:
     def apply(self, op: Operation, rule: Rule) -> bool:
         """Try one pattern on one operation."""
         rewriter, budget = self.rewriter, _budget.get()
-        if budget is not None and budget.spent:
+        if (budget is not None and budget.spent) or (self.limit is not None and self.limit.ends_rewriting()):
             return False
         replacement = rule(op, rewriter)
         inserted = rewriter.inserted

@@ -68,6 +68,7 @@ class SimplifyPass(GraphPass):
     """
 
     name = "glow-simplify"
+    OPTIONAL = True
     recognize: bool = False
     only: tuple[str, ...] = ()
 

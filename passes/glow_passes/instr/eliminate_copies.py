@@ -145,6 +145,7 @@ class EliminateCopiesPass(InstructionPass):
     """Compute results in place of copying them."""
 
     name = "glow-eliminate-copies"
+    OPTIONAL = True
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         for function in instr_functions(op):

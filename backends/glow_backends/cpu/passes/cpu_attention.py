@@ -191,6 +191,7 @@ class CpuAttentionPass(GraphPass):
     """gemm(softmax(gemm(q, k')), v) -> glow_cpu.attention(q, k, v), with scale, mask and transposes."""
 
     name = "glow-cpu-attention"
+    OPTIONAL = True
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         rewrite(op, PATTERNS)

@@ -49,6 +49,7 @@ class CpuChannelsPass(GraphPass):
     """block(reshape(transpose(reshape(unblock(x))))) -> permute_channels(x)."""
 
     name = "glow-cpu-channels"
+    OPTIONAL = True
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         rewrite(op, PATTERNS)

@@ -371,6 +371,7 @@ class CpuFusePass(GraphPass):
     """
 
     name = "glow-cpu-fuse"
+    OPTIONAL = True
     cpu: str = "host"
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:

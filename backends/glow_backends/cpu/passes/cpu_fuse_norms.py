@@ -113,6 +113,7 @@ class CpuFuseNormsPass(GraphPass):
     """
 
     name = "glow-cpu-fuse-norms"
+    OPTIONAL = True
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         symbols = Symbols(op)

@@ -49,6 +49,7 @@ class CpuFuseSumsPass(GraphPass):
     """Fuse quantised residual sums into the convolutions before them."""
 
     name = "glow-cpu-fuse-sums"
+    OPTIONAL = True
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         rewrite(op, (Pattern((QuantizedAddOp,), sum_after),))

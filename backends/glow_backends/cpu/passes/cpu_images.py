@@ -197,6 +197,7 @@ class CpuImagesPass(GraphPass):
     """
 
     name = "glow-cpu-images"
+    OPTIONAL = True
     cpu: str = "host"
     threads: int = 1
     winograd: bool = True

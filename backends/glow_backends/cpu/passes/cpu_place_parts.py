@@ -233,6 +233,7 @@ class CpuPlacePartsPass(InstructionPass):
     """
 
     name = "glow-cpu-place-parts"
+    OPTIONAL = True
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         for function in instr_functions(op):

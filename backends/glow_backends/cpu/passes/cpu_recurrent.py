@@ -157,6 +157,7 @@ class CpuRecurrentPass(GraphPass):
     """
 
     name = "glow-cpu-recurrent"
+    OPTIONAL = True
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         rewrite(op, PATTERNS)

@@ -92,6 +92,7 @@ class CpuRowsPass(GraphPass):
     """scatter_elements(x, expand(i), u) -> scatter_nd(x, i, u): rows are copied and added by vectors."""
 
     name = "glow-cpu-rows"
+    OPTIONAL = True
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         rewrite(op, PATTERNS)

@@ -303,6 +303,7 @@ class CpuStackPass(GraphPass):
     """
 
     name = "glow-cpu-stack"
+    OPTIONAL = True
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         symbols = Symbols(op)
