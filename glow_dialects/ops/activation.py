@@ -14,6 +14,7 @@ from glow_dialects.core.sample import Sample, random
 from glow_dialects.core.term import Term
 from glow_dialects.core.types import Array, Tensor, dtype_of, tensor_of, typed
 from glow_dialects.ops.elementwise import BinaryOp, FloatUnaryOp, UnaryOp
+from glow_dialects.ops.error_function import ErfcOp
 from glow_dialects.ops.unary_math import ErfOp, Expm1Op
 
 _SELU_ALPHA, _SELU_GAMMA = 1.67326319217681884765625, 1.05070102214813232421875
@@ -260,7 +261,9 @@ class GeluOp(FloatUnaryOp):
         return (inner + 1 + x * slope) * 0.5
 
     def formula(self, x: Term) -> Term:
-        return x * (self._inner(x) + 1) * 0.5
+        if self.approximate == "none":
+            return x * 0.5 * (x * -math.sqrt(0.5)).apply(ErfcOp)
+        return x * (x * (x * x * _CUBIC + 1) * (2 * _ROOT)).apply(SigmoidOp)
 
 
 @graph_op

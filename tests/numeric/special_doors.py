@@ -320,14 +320,14 @@ def by_jax(cases: list[tuple[Name, tuple[Array, ...]]], folder: Path) -> tuple[l
     """StableHLO of JAX beside XLA."""
     import jax
 
-    jax.config.update("jax_enable_x64", True)
     texts, arrays = _expressions(cases, "jax")
     f = _module(_function(texts, len(arrays), "import jax\nimport jax.numpy as jnp"), folder).f
     jitted = jax.jit(f)
-    exported = jax.export.export(jitted)(*(jax.ShapeDtypeStruct(a.shape, a.dtype) for a in arrays))
-    net = glow.compile(exported)
-    made = net.run({f"a{i}": a for i, a in enumerate(arrays)})
-    return list(made.values()), [np.asarray(v) for v in jitted(*arrays)]
+    with jax.enable_x64(True):
+        exported = jax.export.export(jitted)(*(jax.ShapeDtypeStruct(a.shape, a.dtype) for a in arrays))
+        theirs = [np.asarray(v) for v in jitted(*arrays)]
+    made = glow.compile(exported).run({f"a{i}": a for i, a in enumerate(arrays)})
+    return list(made.values()), theirs
 
 
 def by_onnx(cases: list[tuple[Name, tuple[Array, ...]]], folder: Path) -> tuple[list[Any], list[Any]]:

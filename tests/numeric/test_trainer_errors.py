@@ -33,7 +33,7 @@ def _rate(of: Any) -> float:
 CASES: dict[str, tuple[Callable[[], Any], str]] = {
     "labels of unequal parts": (
         lambda: trainer().step(X, [[1], [2, 3], [1], [1]]),
-        "labels: a list of",
+        "labels is a list of unequal parts",
     ),
     "labels of text": (lambda: trainer().step(X, list("abcd")), "labels: dtype <U1, expected real numbers"),
     "no labels": (lambda: trainer().step(X, None), "loss 'cross_entropy' needs labels"),

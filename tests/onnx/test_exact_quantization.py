@@ -245,8 +245,8 @@ def test_serving(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     onnx.save(net, tmp_path / "m.onnx")
     answers: list[Array] = []
 
-    async def answer(a: Any, count: int, models: Any, app: Any, limits: Any) -> None:
-        answers.append(models.host.run("m:1", feed)["y"][0])
+    async def answer(a: Any, count: int, server: Any, places: Any, signals: Any) -> None:
+        answers.append(server.models.host.run("m:1", feed)["y"][0])
 
     monkeypatch.setattr(serve, "_serve", answer)
     for more in ([], ["--exact"]):

@@ -209,7 +209,7 @@ def test_wrong_uses(tmp_path: Path) -> None:
     assert not out.exists()
     done = commands.run(main, file, "--check", "false", "--message", "horse", "-o", out)
     commands.refused(done, "with 'horse'")
-    commands.refused(commands.run(main, "x.py", "--check", "false"), ".mlir", status=2)
+    commands.refused(commands.run(main, "x.py", "--check", "false"), "x.py: No such file")
     commands.refused(commands.run(main, file, "--check", "false", "-o", "a.mlir"), ".onnx", status=2)
     commands.refused(commands.run(main, file, "--check", "f {passes}"), "--passes", status=2)
     commands.refused(commands.run(main, file, "--check", "f", "--passes", "cpu"), "{passes}", status=2)

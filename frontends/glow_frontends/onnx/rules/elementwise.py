@@ -143,7 +143,8 @@ def clip(g: Emitter, n: Node) -> Value:
 
 
 RULES: dict[str, Versions] = {
-    **{name: same(kind) for name, kind in named("ONNX").items()},
+    # Identity is of sequences, too: see rules/shape.py.
+    **{name: same(kind) for name, kind in named("ONNX").items() if name != "Identity"},
     "Sum": variadic(AddOp),
     "Max": variadic(MaxOp),
     "Min": variadic(MinOp),
