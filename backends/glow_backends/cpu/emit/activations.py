@@ -37,18 +37,25 @@ _TAIL_END = 14.72
 
 def _gated(gate: Vec, x: Vec | None) -> Vec:
     """x sigmoid(gate), x 1 where it is None: small results with all their bits, denormal ones included."""
-    shifted, p = exp_parts((-gate.abs()).at_least(LEAST[gate.single]))
+    shifted, p = exp_parts(_within(-gate.abs()))
     m = p + 1.0
     negative = gate.compare("<", 0.0)
     top = m.where(negative, 1.0)
     value = (top if x is None else top * x).over(add_exponent_down(m, shifted) + 1.0)
     value = scaled(value, shifted).where(negative, value)
-    return value if x is None else _unless_far(x, gate, value)
+    return _unless_far(x, gate, value)
 
 
-def _unless_far(x: Vec, gate: Vec, value: Vec) -> Vec:
+def _within(x: Vec) -> Vec:
+    """x, or another number that counts as little beside 1 where e^x is 0: denormal numbers on the way to a
+    result that is not taken cost a processor some hundred cycles."""
+    return x.of(-60.0).where(x.compare("<", LEAST[x.single]), x)
+
+
+def _unless_far(x: Vec | None, gate: Vec, value: Vec) -> Vec:
     """`value`, or x 0 where e^gate is 0: NaN at an infinity, as the product of x and 0 is."""
-    return (x * 0.0).where(gate.compare("<", LEAST[x.single]), value)
+    nothing = gate.of(0.0) if x is None else x * 0.0
+    return nothing.where(gate.compare("<", LEAST[gate.single]), value)
 
 
 def sigmoid(x: Vec) -> Vec:
@@ -74,7 +81,7 @@ def softplus(x: Vec) -> Vec:
 
 def mish(x: Vec) -> Vec:
     """x tanh(softplus(x)), by tanh(log(1 + e)) = (e^2 + 2 e) / (e^2 + 2 e + 2)."""
-    shifted, p = exp_parts(x.at_most(30.0).at_least(LEAST[x.single]))
+    shifted, p = exp_parts(_within(x.at_most(30.0)))
     m = p + 1.0
     e = add_exponent_down(m, shifted)
     negative = x.compare("<", 0.0)
@@ -109,7 +116,8 @@ def gelu(x: Vec) -> Vec:
     """x P(N < x) for normal N, the exact form: max(x, 0) - |x| P(N > |x|)."""
     if not x.single:
         return x * 0.5 * libm(x * -math.sqrt(0.5), "erfc")
-    a = x.abs().at_most(_TAIL_END)
+    a = x.abs()
+    a = a.of(10.0).where(a.compare(">", _TAIL_END), a)  # as `_within`
     square = a * a
     shifted, p = exp_parts(square * -0.5)
     m = p + 1.0

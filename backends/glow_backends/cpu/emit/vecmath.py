@@ -124,8 +124,9 @@ def scaled(p: Vec, shifted: Vec) -> Vec:
 def exp(x: Vec) -> Vec:
     """e^x, denormal results included."""
     low, high = (-104.0, 89.0) if x.single else (-746.0, 710.0)
-    shifted, m = exp_scaled(x.at_least(low).at_most(high))
-    return scaled(m, shifted)
+    far = x.compare("<", low)  # not by denormal numbers, which take long
+    shifted, m = exp_scaled(x.of(0.0).where(far, x).at_most(high))
+    return x.of(0.0).where(far, scaled(m, shifted))
 
 
 def exp_nonpositive(x: Vec) -> Vec:
