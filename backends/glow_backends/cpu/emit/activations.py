@@ -31,31 +31,35 @@ _TAIL32 = (
     (0.5000000031, 0.4392809087, 0.1839671556, 0.04088042639, 0.004153116451),
     (1.0, 1.676446824, 1.205540293, 0.4714034353, 0.1024781496, 0.01041020745),
 )
-_TAIL_END = 14.72
-"""Where x P(N > x) is below every f32."""
+_TAIL_END = 13.1
+"""Where x P(N > x) has become as small as normal numbers are."""
+_NORMAL = {True: -87.0, False: -708.0}
+"""Where e^x is as small: networks with inputs far below 0 are not to pay for denormal results."""
 
 
-def _gated(gate: Vec, x: Vec | None) -> Vec:
-    """x sigmoid(gate), x 1 where it is None: small results with all their bits, denormal ones included."""
-    shifted, p = exp_parts(_within(-gate.abs()))
+def _gated(gate: Vec, x: Vec | None, least: float | None = None) -> Vec:
+    """x sigmoid(gate), x 1 where it is None: small results with all their bits, denormal ones included, or
+    nothing where the gate is below `least`."""
+    least = LEAST[gate.single] if least is None else least
+    shifted, p = exp_parts(_within(-gate.abs(), least))
     m = p + 1.0
     negative = gate.compare("<", 0.0)
     top = m.where(negative, 1.0)
     value = (top if x is None else top * x).over(add_exponent_down(m, shifted) + 1.0)
     value = scaled(value, shifted).where(negative, value)
-    return _unless_far(x, gate, value)
+    return _unless_far(x, gate, value, least)
 
 
-def _within(x: Vec) -> Vec:
-    """x, or another number that counts as little beside 1 where e^x is 0: denormal numbers on the way to a
-    result that is not taken cost a processor some hundred cycles."""
-    return x.of(-60.0).where(x.compare("<", LEAST[x.single]), x)
+def _within(x: Vec, least: float) -> Vec:
+    """x, or another number that counts as little beside 1 where it is below `least`: denormal numbers on the
+    way to a result that is not taken cost a processor some hundred cycles."""
+    return x.of(-60.0).where(x.compare("<", least), x)
 
 
-def _unless_far(x: Vec | None, gate: Vec, value: Vec) -> Vec:
-    """`value`, or x 0 where e^gate is 0: NaN at an infinity, as the product of x and 0 is."""
+def _unless_far(x: Vec | None, gate: Vec, value: Vec, least: float) -> Vec:
+    """`value`, or x 0 where the gate is below `least`: NaN at an infinity, as the product of x and 0 is."""
     nothing = gate.of(0.0) if x is None else x * 0.0
-    return nothing.where(gate.compare("<", LEAST[gate.single]), value)
+    return nothing.where(gate.compare("<", least), value)
 
 
 def sigmoid(x: Vec) -> Vec:
@@ -71,7 +75,7 @@ def swish(x: Vec, alpha: float = 1.0) -> Vec:
 def gelu_tanh(x: Vec) -> Vec:
     """x P(N < x) by the tanh approximation, 0.5 (1 + tanh u) = sigmoid(2 u)."""
     c = 2.0 * math.sqrt(2.0 / math.pi)
-    return _gated(x * (x * x).fma(c * 0.044715, c), x)
+    return _gated(x * (x * x).fma(c * 0.044715, c), x, _NORMAL[x.single])
 
 
 def softplus(x: Vec) -> Vec:
@@ -81,13 +85,14 @@ def softplus(x: Vec) -> Vec:
 
 def mish(x: Vec) -> Vec:
     """x tanh(softplus(x)), by tanh(log(1 + e)) = (e^2 + 2 e) / (e^2 + 2 e + 2)."""
-    shifted, p = exp_parts(_within(x.at_most(30.0)))
+    least = LEAST[x.single]
+    shifted, p = exp_parts(_within(x.at_most(30.0), least))
     m = p + 1.0
     e = add_exponent_down(m, shifted)
     negative = x.compare("<", 0.0)
     more = e + 2.0
     value = (m.where(negative, e) * more).over(e.fma(more, 2.0)) * x
-    return _unless_far(x, x, scaled(value, shifted).where(negative, value))
+    return _unless_far(x, x, scaled(value, shifted).where(negative, value), least)
 
 
 _SIXTH = {True: (0.1666666716337204, -4.967053731282552e-09), False: (1 / 6, 9.25185853854297e-18)}
