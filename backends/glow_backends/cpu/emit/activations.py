@@ -31,8 +31,8 @@ _TAIL32 = (
     (0.5000000031, 0.4392809087, 0.1839671556, 0.04088042639, 0.004153116451),
     (1.0, 1.676446824, 1.205540293, 0.4714034353, 0.1024781496, 0.01041020745),
 )
-_TAIL_END = 13.1
-"""Where x P(N > x) has become as small as normal numbers are."""
+_TAIL_END = 13.17
+"""Where x P(N > x) is no normal number any more."""
 _NORMAL = {True: -87.0, False: -708.0}
 """Where e^x is as small: networks with inputs far below 0 are not to pay for denormal results."""
 
