@@ -123,7 +123,7 @@ def test_versions_are_swapped_between_requests(kind: str) -> None:
         answers: list[bytes] = []
 
         def ask() -> None:
-            while not stop.is_set():
+            while not stop.wait(0.001):  # which leaves the compiler most of the processor
                 answers.append(host.run("net", inputs)["y"].tobytes())
 
         threads = [threading.Thread(target=ask) for _ in range(2)]
