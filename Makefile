@@ -98,7 +98,7 @@ pytest: setup
 	$(BIN)/python -m pytest -n $(JOBS)
 
 pytest-quick: setup
-	$(BIN)/python -m pytest -n $(JOBS) -m "not slow"
+	$(BIN)/python -m pytest -n $(JOBS) --quick
 
 # What is wrong is reduced and written to build/hunt; `make hunt SECONDS=60` is in the tests.
 hunt: setup

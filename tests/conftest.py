@@ -13,6 +13,7 @@ import tempfile
 from collections.abc import Generator
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -47,6 +48,23 @@ def pytest_configure(config: pytest.Config) -> None:
     if worker := os.environ.get("PYTEST_XDIST_WORKER"):
         # What a worker's standard error holds when it crashes is lost.
         faulthandler.enable(os.open(Path(os.environ[CRASHES], worker), os.O_CREAT | os.O_WRONLY))
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--quick", action="store_true", help="one case of each test that is not slow")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """With --quick one case stays of each test: not always the first one, and always the same one."""
+    if not config.getoption("quick"):
+        return
+    cases: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        if item.get_closest_marker("slow") is None:
+            cases.setdefault(item.nodeid.partition("[")[0], []).append(item)
+    kept = {min(alike, key=lambda item: crc32(item.nodeid.encode())) for alike in cases.values()}
+    config.hook.pytest_deselected(items=[item for item in items if item not in kept])
+    items[:] = [item for item in items if item in kept]
 
 
 @pytest.hookimpl(wrapper=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from functools import cache
 from pathlib import Path
@@ -18,7 +19,9 @@ SOURCE_FOLDERS = (
     "benchmarks",
     "examples",
 )
-MAX_LINES = 500
+MAX_LINES = 800
+MAX_FUNCTION = 50
+"""Lines of a function's body, its docstring aside; ruff counts its branches."""
 
 
 @cache
@@ -32,6 +35,26 @@ def test_files_are_small() -> None:
     """A file is one room with one purpose."""
     lengths = {name: len(text.splitlines()) for name, text in python_files().items()}
     assert {name: lines for name, lines in lengths.items() if lines > MAX_LINES} == {}, "split them"
+
+
+def length(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
+    """The lines of a function's body without its docstring."""
+    match function.body:
+        case [ast.Expr(ast.Constant(str())), first, *_] | [first, *_]:
+            return (function.end_lineno or 0) - first.lineno + 1
+    raise AssertionError("a function has a body")
+
+
+def test_functions_are_small() -> None:
+    """A function fits on a screen. Tables of tests and networks for them may be longer."""
+    long = [
+        f"{name}:{node.lineno}: {node.name} has {length(node)} lines"
+        for name, text in python_files().items()
+        if not name.startswith(("tests/", "benchmarks/"))
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and length(node) > MAX_FUNCTION
+    ]
+    assert long == [], "split them"
 
 
 def test_modules_say_what_they_are() -> None:

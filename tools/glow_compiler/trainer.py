@@ -88,8 +88,7 @@ class Trainer:
         seed: int = 0,
         devices: Sequence[Any] = (),
     ) -> None:
-        if optimizer is None:
-            optimizer = SGD(lr=0.01)
+        optimizer = SGD(lr=0.01) if optimizer is None else optimizer
         if not isinstance(optimizer, Recipe):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise GlowError(f"optimizer is {optimizer!r}, expected one of glow.optim, such as SGD(lr=0.1)")
         for what, whole_number, least in (("batch", batch, 1), ("memory_budget", memory_budget, 1)):
@@ -136,9 +135,7 @@ class Trainer:
         self._rate = np.zeros((), dtype_of(self.graph.rate)) if self.graph.rate is not None else None
         self._inference: Program | None = None
         self._fresh = False
-        self.steps = 0
-        self.epoch = 0
-        self._position = 0
+        self.steps = self.epoch = self._position = 0
         if batch is not None and self._inputs and self.batch != batch:
             raise GlowError(f"the model has a batch of {self.batch}, not {batch}")
 

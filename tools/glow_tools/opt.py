@@ -70,6 +70,12 @@ def _arguments() -> argparse.ArgumentParser:
     add("--analyze", metavar="NAME", help=what)
     add("--functions", metavar="GLOB", default="*", help="run passes on these functions only")
     add("--show-pipeline", action="store_true", help="print the expanded pipeline")
+    _add_watching(parser)
+    return parser
+
+
+def _add_watching(parser: argparse.ArgumentParser) -> None:
+    """Options that print or check what passes do."""
     watch = parser.add_argument_group("watching passes (printed to standard error)")
     add = watch.add_argument
     moments = ["before", "after", "changed", "diff", "failure"]
@@ -99,7 +105,6 @@ def _arguments() -> argparse.ArgumentParser:
     add("--bisect-limit", type=count_option, metavar="N", help="run only the first N passes")
     add("--reproducer", type=Path, metavar="FILE", help="write module, weights and pipeline on a failure")
     add("--run-reproducer", action="store_true", help="run what the first line of a reproducer says")
-    return parser
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -7,7 +7,7 @@ import shlex
 import sys
 import time
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -111,8 +111,7 @@ def _run(a: argparse.Namespace, again: str) -> int:
     show_log()
     console = Console(stderr=True)
     shapes = dict(a.shape)
-    if a.model == "-":
-        a.model = read_module(a.model)
+    a.model = read_module(a.model) if a.model == "-" else a.model
     with console.status("reading the model") as status:
         start = time.perf_counter()
         hosted = a.device or a.partition or a.picture or (a.timeline and a.backend == "cpu")
@@ -140,18 +139,11 @@ def _run(a: argparse.Namespace, again: str) -> int:
     for name, value in out.items():
         print(f"{name}: {value.dtype} {list(value.shape)} {statistics(value)}")
     if a.report:
-        _report(net.report())
-        timeline = getattr(net, "program", None) and net.program.timeline()
-        print(timeline.text() if timeline else "", end="")
+        _print_report(net)
     if a.timeline and not hosted:
         _draw(net, a)
     if a.iterations:
-        times: list[float] = []
-        for _ in range(a.iterations):
-            start = time.perf_counter()
-            net.run(feed)
-            times.append((time.perf_counter() - start) * 1e3)
-        print(f"{a.iterations} runs: median {np.median(times):.3f} ms, min {min(times):.3f} ms")
+        _time(net, feed, a.iterations)
     if hosted:
         if a.picture:
             net.draw(a.picture)
@@ -161,6 +153,23 @@ def _run(a: argparse.Namespace, again: str) -> int:
     if a.layers:
         return compare_layers(a, feed, again)
     return compare_outputs(a, feed, out) if a.compare else 0
+
+
+def _print_report(net: Any) -> None:
+    """The report of a compilation, and what a program that is simulated knows of its time."""
+    _report(net.report())
+    timeline = getattr(net, "program", None) and net.program.timeline()
+    print(timeline.text() if timeline else "", end="")
+
+
+def _time(net: Any, feed: Mapping[str, np.ndarray], count: int) -> None:
+    """Run some more times, and print how long that took."""
+    times: list[float] = []
+    for _ in range(count):
+        start = time.perf_counter()
+        net.run(feed)
+        times.append((time.perf_counter() - start) * 1e3)
+    print(f"{count} runs: median {np.median(times):.3f} ms, min {min(times):.3f} ms")
 
 
 def _draw(net: Any, a: argparse.Namespace) -> None:

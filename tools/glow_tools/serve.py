@@ -8,7 +8,7 @@ import contextlib
 import logging
 import socket
 import sys
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -64,7 +64,13 @@ def _arguments() -> argparse.ArgumentParser:
         "--capacity", type=count_option, metavar="N", help="tokens that each has room for (default: it grows)"
     )
     add("--weights", choices=["stored", "int8", "int4"], default="stored", help="bits of the weights")
-    net = made.add_argument_group("the network")
+    _add_network(made)
+    return made
+
+
+def _add_network(parser: argparse.ArgumentParser) -> None:
+    """Options of addresses, limits and trust."""
+    net = parser.add_argument_group("the network")
     add = net.add_argument
     add("--address", default="127.0.0.1", help="where to listen (default: 127.0.0.1, this machine only)")
     add("--port", type=_port, default=8000, help="of HTTP; 0 is any (default: 8000)")
@@ -88,7 +94,6 @@ def _arguments() -> argparse.ArgumentParser:
         help="send a span of each request to the collector that OTEL_EXPORTER_OTLP_ENDPOINT names",
     )
     add("--verbose", action="store_true", help="log each request")
-    return made
 
 
 def _seconds(text: str) -> float:
@@ -124,7 +129,6 @@ def _run(a: argparse.Namespace) -> int:
     except ImportError as error:
         fail(f"glow-serve needs {error.name}: pip install 'glow-compiler[serve]'")
     import glow_compiler as glow
-    from glow_backends.base import get_backend
     from glow_compiler.api import trusted
     from glow_runtime.serve.repository import ModelRepository, find_models, is_language_model
 
@@ -154,20 +158,29 @@ def _run(a: argparse.Namespace) -> int:
         models.load_all()
         server = HttpServer(models, limits)
         if texts:
-            from glow_tools.serve_text import TextServer
-
-            backend = get_backend("cpu").in_float(a.exact)
-            loaded = {
-                n: glow.LanguageModel(p, backend=backend, weights=a.weights, capacity=a.capacity)
-                for n, p in texts.items()
-            }
-            batches = {
-                name: opened.enter_context(glow.ContinuousBatching(model, a.texts, a.max_queue))
-                for name, model in loaded.items()
-            }
-            TextServer(server, batches)
+            _serve_texts(a, texts, server, opened)
         asyncio.run(_serve(a, len(files) + len(texts), server, places, signals))
     return 0
+
+
+def _serve_texts(
+    a: argparse.Namespace, texts: Mapping[str, Path], server: HttpServer, opened: contextlib.ExitStack
+) -> None:
+    """Load language models, and let the server continue texts with them."""
+    import glow_compiler as glow
+    from glow_backends.base import get_backend
+    from glow_tools.serve_text import TextServer
+
+    backend = get_backend("cpu").in_float(a.exact)
+    loaded = {
+        n: glow.LanguageModel(p, backend=backend, weights=a.weights, capacity=a.capacity)
+        for n, p in texts.items()
+    }
+    batches = {
+        name: opened.enter_context(glow.ContinuousBatching(model, a.texts, a.max_queue))
+        for name, model in loaded.items()
+    }
+    TextServer(server, batches)
 
 
 @contextlib.contextmanager

@@ -62,18 +62,10 @@ def _arguments() -> argparse.ArgumentParser:
         help="of activations; cheap ones are recomputed",
     )
     add("--detect-anomaly", action="store_true", help="name the operator where a loss stops being finite")
-    add(
-        "--checkpoint",
-        type=Path,
-        metavar="FILE",
-        help="start from it where it exists; saved after each epoch",
-    )
-    add(
-        "--weights",
-        type=Path,
-        metavar="FILE",
-        help="begin with a safetensors file's, a checkpoint's or other",
-    )
+    kept = "start from it where it exists; saved after each epoch"
+    add("--checkpoint", type=Path, metavar="FILE", help=kept)
+    first = "begin with a safetensors file's, a checkpoint's or other"
+    add("--weights", type=Path, metavar="FILE", help=first)
     add("-o", "--output", type=Path, metavar="FILE", help="write the trained model, .onnx or .mlir")
     return parser
 

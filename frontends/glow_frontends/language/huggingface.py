@@ -136,7 +136,7 @@ def _weights(
     lists, first = f"{names.prefix}{names.layers}", decoder.layers
     ahead = tuple(f"{lists}.{first + i}." for i in range(int(config.number("num_nextn_predict_layers", 0))))
     left = {n for n in tensors if not n.endswith((*_TABLES,)) and n.rpartition(".")[2] not in _PACKED}
-    left = {n for n in left if not n.startswith(ahead)} if ahead else left
+    left = {n for n in left if not n.startswith(ahead)}  # by none of no beginnings
 
     def add(ours: str, theirs: str) -> None:
         for own, endings in ((ours, (".weight", "")), (f"{ours}.bias", (".bias", "_bias"))):
@@ -157,19 +157,29 @@ def _weights(
                 continue
             for layer in range(decoder.layers):
                 add(f"{layer}.{ours}", f"{lists}.{layer}.{one}")
-    for theirs, fused in names.fused.items():
+    for theirs in names.fused:
         for layer in range(decoder.layers):
-            for behind, endings in (("", (".weight", "")), (".bias", (".bias", "_bias"))):
-                for name in (f"{lists}.{layer}.{theirs}{ending}" for ending in endings):
-                    if tensor := tensors.get(name):
-                        left.discard(name)
-                        for part in fused.parts:
-                            own = f"{layer}.{part}{behind}"
-                            found[own] = _Part(tensor, part, fused, names, decoder, bool(behind))
+            found |= _parts(names, theirs, layer, decoder, tensors, left)
     left |= {theirs_of.get(own, own) for own in unread(found, decoder.router)}
     check_all_known(left, config.file.parent, kind)
-    if config.get("tie_word_embeddings", names.tied):
-        found.pop("head", None)
+    tied = config.get("tie_word_embeddings", names.tied)
+    return {n: w for n, w in found.items() if n != "head" or not tied}
+
+
+def _parts(
+    names: Names, theirs: str, layer: int, decoder: Decoder, tensors: Tensors, left: set[str]
+) -> dict[str, Callable[[], Weight]]:
+    """The weights of a layer that are stored as one; what is found is taken from `left`."""
+    found: dict[str, Callable[[], Weight]] = {}
+    fused = names.fused[theirs]
+    for behind, endings in (("", (".weight", "")), (".bias", (".bias", "_bias"))):
+        for name in (f"{names.prefix}{names.layers}.{layer}.{theirs}{ending}" for ending in endings):
+            if tensor := tensors.get(name):
+                left.discard(name)
+                for part in fused.parts:
+                    found[f"{layer}.{part}{behind}"] = _Part(
+                        tensor, part, fused, names, decoder, bool(behind)
+                    )
     return found
 
 

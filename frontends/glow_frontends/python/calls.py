@@ -45,17 +45,7 @@ def call(c: Expressions, node: ast.Call, env: Env) -> Value:
         if (some := masked(base)) is not None:
             return method_of_masked(c, node, some, node.func.attr, len(node.args) + len(node.keywords))
         if isinstance(base, SSAValue) or isinstance(base.value, np.ndarray):
-            from glow_frontends.python.library import method
-
-            values, keywords = arguments(c, node, env)
-            name, whole = node.func.attr, c.ssa(base, node)
-            if name in REDUCTIONS and not values and not keywords:
-                reduction = perhaps(
-                    c, node, whole, REDUCTIONS[name], lambda v: method(c, node, v, name, [], {})
-                )
-                if reduction is not None:
-                    return reduction
-            return method(c, node, whole, name, values, keywords)
+            return _method(c, node, node.func.attr, base, env)
         if isinstance(base.value, dict) and node.func.attr in ("keys", "values", "items") and not node.args:
             return Static(tuple(getattr(base.value, node.func.attr)()))
     function = c.expression(node.func, env)
@@ -74,6 +64,19 @@ def call(c: Expressions, node: ast.Call, env: Env) -> Value:
     values, keywords = arguments(c, node, env)
     c.at(node)
     return apply_value(c, node, function, values, keywords)
+
+
+def _method(c: Expressions, node: ast.Call, name: str, base: Value, env: Env) -> Value:
+    """The call of a method of an array."""
+    from glow_frontends.python.library import method
+
+    values, keywords = arguments(c, node, env)
+    whole = c.ssa(base, node)
+    if name in REDUCTIONS and not values and not keywords:
+        reduction = perhaps(c, node, whole, REDUCTIONS[name], lambda v: method(c, node, v, name, [], {}))
+        if reduction is not None:
+            return reduction
+    return method(c, node, whole, name, values, keywords)
 
 
 def _spread(c: Expressions, node: ast.AST, value: Value) -> Keywords:

@@ -74,8 +74,6 @@ class Expressions(Emitter):
         if isinstance(thing, bool | int | float | str | np.ndarray | np.number | np.bool_ | None):
             if isinstance(thing, np.ndarray):
                 self._plain(thing, node)
-            if isinstance(thing, np.ndarray) and thing.dtype == object:
-                self.fail(node, "an array of Python objects cannot be compiled", "use numbers")
             if isinstance(thing, int) and not -(2**63) <= thing < 2**63:
                 self.fail(node, "an int of more than 64 bits cannot be compiled", "write it as a float")
             return self.constant(thing)
@@ -98,11 +96,13 @@ class Expressions(Emitter):
         self.fail(node, f"a {kind} cannot be a value", "use numbers, arrays, tuples and functions")
 
     def _plain(self, thing: np.ndarray, node: ast.AST) -> None:
-        """Refuse an array of a subclass that the function reads around it."""
+        """Refuse an array of a subclass that the function reads around it, and one of Python objects."""
         try:
             check_plain(ast.unparse(node) if isinstance(node, ast.expr) else "an array", thing)
         except BindingError as error:
             self.fail(node, str(error))
+        if thing.dtype == object:
+            self.fail(node, "an array of Python objects cannot be compiled", "use numbers")
 
     def expression(self, node: ast.expr, env: Env) -> Value:
         """The value of an expression; a Python object where it is known now."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from xdsl.dialects.builtin import ArrayAttr, IntegerAttr, StringAttr, i64
@@ -44,20 +44,10 @@ def subscript(c: Expressions, node: ast.Subscript, env: Env) -> Value:
     index = c.expression(node.slice, env)
     if isinstance(index, Static) and isinstance(index.value, list | np.ndarray):
         index = Static(np.asarray(index.value))
-    if isinstance(whole, Static) and isinstance(index, Static) and isinstance(whole.value, dict):
-        if index.value not in whole.value:
-            c.fail(node, f"there is no key {index.value!r}")
-        return Static(whole.value[index.value])
-    if isinstance(index, Static) and isinstance(index.value, str):
-        return c.prim(Field, c.ssa(whole, node), field=StringAttr(index.value))
-    if isinstance(index, Static) and isinstance(index.value, int):
-        items = c.items(whole, node)
-        if items is not None:
-            if not -len(items) <= index.value < len(items):
-                c.fail(node, f"index {index.value} of a tuple of {len(items)}")
-            return items[index.value]
-        if isinstance(whole, Static):
-            return Static(whole.value[index.value])
+    if isinstance(index, Static):
+        known = _known_item(c, node, whole, index.value)
+        if known is not None:
+            return known
     axes = _axes(c, node.slice, index, env)
     if axes is not None:
         numbers = []
@@ -73,6 +63,24 @@ def subscript(c: Expressions, node: ast.Subscript, env: Env) -> Value:
     if isinstance(node.slice, ast.Name) and node.slice.id in c.arguments:
         c.picks[item] = whole, place
     return item
+
+
+def _known_item(c: Expressions, node: ast.Subscript, whole: Value, index: Any) -> Value | None:
+    """The entry of a dict, the field, or the item of a tuple; None where the run has to pick it."""
+    if isinstance(whole, Static) and isinstance(whole.value, dict):
+        if index not in whole.value:
+            c.fail(node, f"there is no key {index!r}")
+        return Static(whole.value[index])
+    if isinstance(index, str):
+        return c.prim(Field, c.ssa(whole, node), field=StringAttr(index))
+    if not isinstance(index, int):
+        return None
+    items = c.items(whole, node)
+    if items is not None:
+        if not -len(items) <= index < len(items):
+            c.fail(node, f"index {index} of a tuple of {len(items)}")
+        return items[index]
+    return Static(whole.value[index]) if isinstance(whole, Static) else None
 
 
 def _axes(c: Expressions, index: ast.expr, value: Value, env: Env) -> list[Value] | None:

@@ -338,10 +338,9 @@ class Specializer(Meaning):
                 return self.gradient(op, x[0], where)
             case OverOp():
                 return V(FnType(((self.functions.over(op, length(x[0], where)), ()),)), [])
-            case CallOp():
-                return self.call(op, x, instance)
             case _:
-                raise AssertionError(op.name)
+                assert isinstance(op, CallOp), op.name
+                return self.call(op, x, instance)
 
     def call(self, op: CallOp, x: list[V], instance: Instance) -> V:
         """The types that the possible callees give."""

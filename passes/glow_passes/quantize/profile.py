@@ -225,6 +225,17 @@ _DUMPER = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
+def _histogram(name: object, entry: Any, path: str) -> Histogram:
+    """That of a value."""
+    counts = np.array(str(entry["histogram"]).split(), np.float64)
+    low, high = float(entry["min"]), float(entry["max"])
+    if not counts.size or not (np.isfinite([low, high]).all() and low <= high):
+        raise QuantizationError(f"{path}: the profile is damaged: range of '{name}'")
+    if not (np.isfinite(counts).all() and (counts >= 0).all()):
+        raise QuantizationError(f"{path}: the profile is damaged: histogram of '{name}'")
+    return Histogram(counts.size, low, high, counts, int(entry.get("not_numbers", 0)))
+
+
 def _from_document(content: object, path: str) -> Profile:
     document: Any = content
     if not isinstance(content, dict) or "glow_profile" not in document:
@@ -241,15 +252,7 @@ def _from_document(content: object, path: str) -> Profile:
         profile.shapes = {str(n): tuple(int(d) for d in s) for n, s in document.get("shapes", {}).items()}
         profile.numbers = {str(n): int(v) for n, v in document.get("numbers", {}).items()}
         for name, entry in document["values"].items():
-            counts = np.array(str(entry["histogram"]).split(), np.float64)
-            low, high = float(entry["min"]), float(entry["max"])
-            if not counts.size or not (np.isfinite([low, high]).all() and low <= high):
-                raise QuantizationError(f"{path}: the profile is damaged: range of '{name}'")
-            if not (np.isfinite(counts).all() and (counts >= 0).all()):
-                raise QuantizationError(f"{path}: the profile is damaged: histogram of '{name}'")
-            profile.values[str(name)] = Histogram(
-                counts.size, low, high, counts, int(entry.get("not_numbers", 0))
-            )
+            profile.values[str(name)] = _histogram(name, entry, path)
         for name, text in document["channels"].items():
             numbers = np.array(str(text).split(), np.float64)
             if not numbers.size or numbers.size % 3 or not np.isfinite(numbers).all():

@@ -114,17 +114,20 @@ class NativeFunction:
         self._linked = Linked([code, *self.graphs.objects()], target)
         self._run = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p)(self._linked.address("fn_run"))
         self.seconds["llvm"] = time.perf_counter() - start
-        self._values = Results(self.result)
+        self._values, self._inputs = Results(self.result), Arguments(self.parameters)
+        self._setup = self._words()
+        self._place = ctypes.addressof(self._setup)
+
+    def _words(self) -> ctypes.Array[ctypes.c_int64]:
+        """What a run is given: where arguments, results and memory are."""
         if not _memory:
             _memory.append(_Memory())
         memory = _memory[0]
-        self._inputs = Arguments(self.parameters)
         words = (
             self._inputs.address, self._values.address, memory.first, memory.end, memory.top, memory.limit,
             0, self._values.places_address,
         )  # fmt: skip
-        self._setup = (ctypes.c_int64 * 8)(*words)
-        self._place = ctypes.addressof(self._setup)
+        return (ctypes.c_int64 * 8)(*words)
 
     def __call__(self, arguments: Sequence[Any]) -> Any:
         """The value; RecursionLimitError and GlowError where a limit is reached, NotNative for large ints."""

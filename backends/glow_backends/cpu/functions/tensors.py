@@ -352,12 +352,7 @@ class Tensors:
         memory = self.support.allocate_aligned(b, size)
         run = Run(None, order, list(inputs), size, memory)  # pyright: ignore[reportArgumentType]
         for index, node in enumerate(run.inputs):
-            assert node.real is not None
-            if node.scalar is None:
-                self._store(b, run, node.real, "slot", index)
-            else:
-                value = b.zext(node.real, I8) if node.real.type == I1 else node.real
-                self._store(b, run, value, "scalar", index)
+            self._input(run, node, index)
         words = [self._patched(b, run, what, 0) for what in ("io", "weights", "arena")]
         run.call = b.call(self.graph("fn.graph"), [*words, ir.Constant(I64, 0)])
         self.runs.append(run)
@@ -365,6 +360,16 @@ class Tensors:
             node.run = run
         for node in wanted:
             self._hand_out(node)
+
+    def _input(self, run: Run, node: Node, index: int) -> None:
+        """Store what a run takes."""
+        b = self.builder
+        assert node.real is not None
+        if node.scalar is None:
+            self._store(b, run, node.real, "slot", index)
+        else:
+            value = b.zext(node.real, I8) if node.real.type == I1 else node.real
+            self._store(b, run, value, "scalar", index)
 
     def deliver(self, codes: Sequence[Any]) -> None:
         """The result of the program: pending operators are computed where the caller wants it."""

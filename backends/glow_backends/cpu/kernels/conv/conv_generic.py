@@ -250,14 +250,15 @@ class _Emission:
         rows: list[tuple[Index, int, int]],
         phase: int,
     ) -> None:
-        k, d = self.k, self.spec.rank - 1
-        taps = self.taps[d]
+        taps = self.taps[self.spec.rank - 1]
         total = ceil_div(self.spec.spatial()[-1] - phase, taps.phases)
         low, high = taps.uniform(phase)
         if high - low < self.lanes:
             low = high = 0
         else:
             high = low + (high - low) // self.lanes * self.lanes
+            self._uniform(x, w, y, channel, rows, phase, range(low, high))
+        k, d = self.k, self.spec.rank - 1
         y_step, x_step = self.y_steps[2][d], self.x_steps[2][d]
 
         def scalar(q: Index, lanes: int) -> None:
@@ -275,28 +276,42 @@ class _Emission:
                 1,
             )
 
-        if high > low:
-            weight, start, count = (int(v) for v in taps.positions[low * taps.phases + phase])
-            x_run = taps.input_stride * x_step
-            inner = [*rows, (count, *self._tap_steps(d))]
-
-            def vector(q: Index, lanes: int) -> None:
-                run = k.add(q, -low)
-                self._point(
-                    k.add(k.add(x, start * x_step), k.mul(run, x_run)),
-                    k.add(w, weight * self.w_spatial[d]),
-                    k.add(y, k.mul(k.add(k.mul(q, taps.phases), phase), y_step)),
-                    channel,
-                    inner,
-                    (x_run, 0, taps.phases * y_step),
-                    self.lanes,
-                    lanes // self.lanes,
-                )
-
-            blocks = [self.lanes] if x_run != 1 else [4 * self.lanes, self.lanes]
-            self._cover(low, high, blocks, vector)
         self._cover(0, low, [1], scalar)
         self._cover(high, total, [1], scalar)
+
+    def _uniform(
+        self,
+        x: Index,
+        w: Index,
+        y: Index,
+        channel: Index,
+        rows: list[tuple[Index, int, int]],
+        phase: int,
+        places: range,
+    ) -> None:
+        """The positions of a phase that have the same taps, in vectors."""
+        k, d = self.k, self.spec.rank - 1
+        taps, low = self.taps[d], places.start
+        y_step, x_step = self.y_steps[2][d], self.x_steps[2][d]
+        weight, start, count = (int(v) for v in taps.positions[low * taps.phases + phase])
+        x_run = taps.input_stride * x_step
+        inner = [*rows, (count, *self._tap_steps(d))]
+
+        def vector(q: Index, lanes: int) -> None:
+            run = k.add(q, -low)
+            self._point(
+                k.add(k.add(x, start * x_step), k.mul(run, x_run)),
+                k.add(w, weight * self.w_spatial[d]),
+                k.add(y, k.mul(k.add(k.mul(q, taps.phases), phase), y_step)),
+                channel,
+                inner,
+                (x_run, 0, taps.phases * y_step),
+                self.lanes,
+                lanes // self.lanes,
+            )
+
+        blocks = [self.lanes] if x_run != 1 else [4 * self.lanes, self.lanes]
+        self._cover(low, places.stop, blocks, vector)
 
     def _cover(self, low: int, high: int, sizes: Sequence[int], block: Callable[[Index, int], None]) -> None:
         """Call `block(begin, size)` over [low, high) with the given block sizes, largest first."""
