@@ -209,6 +209,7 @@ def test_shapes_that_are_left_out_keep_a_few_executables() -> None:
     assert len(f.report()["sizes"]) == KEPT
 
 
+@pytest.mark.slow
 def test_gradients_for_any_size() -> None:
     """Values and gradients are those of a program for each shape."""
 

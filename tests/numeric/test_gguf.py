@@ -265,6 +265,7 @@ def test_damaged_files(case: str, file: Path, tmp_path: Path) -> None:
     assert str(damaged) in str(caught.value) and message in str(caught.value)
 
 
+@pytest.mark.slow
 def test_own_weights(tmp_path: Path) -> None:
     """Weights of 8 and 4 bits made here are near the floats; what cannot be asked for is said."""
     own = lms.written(tmp_path, "llama")

@@ -36,6 +36,7 @@ def logits_of(own: Any, prompt: list[int]) -> np.ndarray:
         return own(lms.torch.tensor([prompt])).logits[0].numpy()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FIRST)
 def test_routes(name: str, tmp_path: Path) -> None:
     """Few and all experts, shares that add up to 1 or not; one token, a few, more than a piece."""
@@ -95,6 +96,7 @@ def rounded_folder(folder: Path, bits: int, group: int) -> Path:
     return target
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("bits", [4, pytest.param(8, marks=slow)])
 def test_few_bits(kind: str, bits: int, tmp_path: Path) -> None:

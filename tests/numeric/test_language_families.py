@@ -63,6 +63,7 @@ def with_mxfp4(folder: Path, own: Any) -> None:
     (folder / "config.json").write_text(json.dumps(config))
 
 
+@pytest.mark.slow
 def test_mxfp4(tmp_path: Path) -> None:
     """Codes of 4 bits are taken as they are, and stay so in the program's weights."""
     own = lms.written(tmp_path, "gpt_oss", **MXFP4_SIZES)
@@ -114,6 +115,7 @@ PARTS: dict[str, tuple[str, str, dict[str, Any]]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name", [pytest.param(n, marks=() if n == "gemma3" else pytest.mark.slow) for n in PARTS]
 )
@@ -185,6 +187,7 @@ def test_refused(settings: dict[str, Any], message: str, tmp_path: Path) -> None
     assert message in str(caught.value)
 
 
+@pytest.mark.slow
 def test_released_files(tmp_path: Path) -> None:
     """What files of releases have beside those that transformers writes: other names, layers that guess."""
     own = lms.written(tmp_path, "deepseek_v3")
@@ -203,6 +206,7 @@ def test_released_files(tmp_path: Path) -> None:
         glow.LanguageModel(tmp_path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["gpt_oss", pytest.param("deepseek_v3", marks=pytest.mark.slow)])
 def test_several_texts(kind: str, tmp_path: Path) -> None:
     """Texts that go on together, with several workers; the references of the operators."""

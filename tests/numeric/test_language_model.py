@@ -145,6 +145,7 @@ def test_capacity_grows(llama: tuple[Path, Any], monkeypatch: pytest.MonkeyPatch
     assert model.programs.capacity == 128 and len(model.programs.slots[0].tokens) == 69
 
 
+@pytest.mark.slow
 def test_long_texts_change_no_others(tmp_path: Path) -> None:
     """With other positions in long texts, each text of a batch gets what it gets alone, later too."""
     made = lms.written(tmp_path, "phi3")

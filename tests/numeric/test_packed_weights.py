@@ -225,6 +225,7 @@ CASES: dict[str, tuple[str, _Packer, dict[str, Any]]] = {
 QUICK = ("awq", "gptq-order", "compressed", "gptq-3", "awq-gemv")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name", [pytest.param(n, marks=[] if n in QUICK else pytest.mark.slow) for n in CASES]
 )
@@ -242,6 +243,7 @@ def test_layouts(name: str, tmp_path: Path) -> None:
     assert np.abs(near - want).max() < 0.1 * np.abs(want).max()
 
 
+@pytest.mark.slow
 def test_in_float(tmp_path: Path) -> None:
     """A backend for quantised operators in float rounds no activations."""
     lms.quantised(tmp_path, "llama", _Packer("gptq", 4, 32))

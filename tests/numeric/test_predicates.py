@@ -133,6 +133,7 @@ def test_little_work_is_not_worth_a_branch() -> None:
     np.testing.assert_array_equal(net.run({"x": data, "p": np.zeros(4, bool)})["y"], np.maximum(data, 0))
 
 
+@pytest.mark.slow
 def test_predicates_outlive_files_and_quantisation(tmp_path: Path) -> None:
     g = network((BATCH,))
     glow.save(g, tmp_path / "net.mlir")

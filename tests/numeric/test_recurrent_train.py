@@ -267,6 +267,7 @@ def test_second_derivatives() -> None:
             assert got[place] == pytest.approx((values[0] - values[1]) / 2e-5, rel=1e-5, abs=1e-8)
 
 
+@pytest.mark.slow
 def test_packed_sequences() -> None:
     """Sequences of different lengths, packed in PyTorch, `sequence_lens` in ONNX."""
     torch = pytest.importorskip("torch")

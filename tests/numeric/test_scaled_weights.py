@@ -159,6 +159,7 @@ CASES: dict[str, tuple[str, _Packer, dict[str, Any]]] = {
 QUICK = ("fp8", "nf4")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name", [pytest.param(n, marks=[] if n in QUICK else pytest.mark.slow) for n in CASES]
 )

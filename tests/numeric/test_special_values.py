@@ -22,6 +22,7 @@ PART = 12
 PEERS = {"ONNX": "onnxruntime", "PyTorch": "torch", "JAX": "jax", "functions": "numpy"}
 
 
+@pytest.mark.slow
 def test_cpu_is_the_cards_meaning() -> None:
     """A part of all samples and types, on special values."""
     seen, wrong = every_card(step=97)

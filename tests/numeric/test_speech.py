@@ -151,6 +151,7 @@ def test_rates() -> None:
     np.testing.assert_allclose(resampled(tones[0], 22050, RATE), tones[1], atol=1e-9)
 
 
+@pytest.mark.slow
 def test_long_sounds(model: SpeechModel) -> None:
     """Cut where they are quiet, each piece heard by itself."""
     sound = np.ones(5 * RATE, np.float32)
@@ -201,6 +202,7 @@ def test_damaged(whisper: tuple[Path, Any], tmp_path: Path) -> None:
         glow.LanguageModel(whisper[0])
 
 
+@pytest.mark.slow
 def test_command(whisper: tuple[Path, Any], model: SpeechModel, tmp_path: Path, capsys: Any) -> None:
     """glow-transcribe prints what the model says, with the seconds."""
     from glow_tools.transcribe import main

@@ -157,6 +157,7 @@ def turned(turns: int) -> Callable[..., Any]:
     return total
 
 
+@pytest.mark.slow
 def test_loops() -> None:
     """Loops of few turns are written out, with the functions they call; others have a program a shape."""
     for turns, written_out in ((1, True), (9, True), (60, False)):

@@ -117,6 +117,7 @@ def test_calibration_takes_batches_of_several_sizes() -> None:
     assert glow.compile(quantized, "interpreter").run({"x": _normal(2, 3, 9, 9)})["y"].shape == (2, 10)
 
 
+@pytest.mark.slow
 def test_a_trained_model_is_for_every_size(tmp_path: Path) -> None:
     trainer = glow.Trainer(_network(), loss="cross_entropy", shapes={"x": (4, 3, 16, 16)})
     x, labels = _normal(4, 3, 16, 16), RNG.integers(0, 10, 4)

@@ -62,6 +62,7 @@ IMAGES = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("aligned", [0, 1])
 @pytest.mark.parametrize("padding", ["zeros", "border", "reflection"])
 @pytest.mark.parametrize("mode", ["nearest", "linear", "cubic"])

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import onnx
+import pytest
 from onnx import TensorProto, helper
 
 from glow_dialects.core.graph_op import PureOp, graph_op
@@ -113,6 +114,7 @@ def save_model(path: Path, factor: float) -> None:
     os.utime(path, (path.stat().st_mtime - 10 * factor,) * 2)
 
 
+@pytest.mark.slow
 def test_a_known_model_runs_without_the_compiler(tmp_path: Path) -> None:
     """Neither xDSL nor onnx is imported for a program that an earlier process compiled; changes are seen.
 

@@ -391,6 +391,7 @@ def test_hangups_are_survived(served: Served) -> None:
     assert served.infer()[0] == 200
 
 
+@pytest.mark.slow
 def test_a_taken_port(served: Served, folder: Path) -> None:
     """One line, before models are loaded."""
     for option, port in (("--port", served.port), ("--grpc-port", served.grpc_port)):
@@ -412,6 +413,7 @@ def test_a_taken_port(served: Served, folder: Path) -> None:
 # --- the end ------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_stop_is_in_time(folder: Path, number: signal.Signals) -> None:
     """What has no answer within the grace, or comes later, is 503, and the status is 0."""
