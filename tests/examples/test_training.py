@@ -32,7 +32,7 @@ def load(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], Any]]:
 
 @pytest.mark.parametrize("name", RECIPES)
 def test_recipe(name: str, load: Callable[[str], Any]) -> None:
-    """Within a point of what PyTorch reached with these data when recorded, or else of what it reaches here."""
+    """Within a point of what PyTorch reached with these data when recorded, or reaches here."""
     example = load(name)
     if name == "file_kinds" and example.model_path() is None:
         pytest.skip("magika is not installed: pip install --no-deps magika==1.0.3")
