@@ -124,6 +124,7 @@ def test_the_type_of_a_jacobian_is_that_of_the_value():
     check(got, torch.func.jacrev(torch_layer, argnums=1)(*t(W, X)), rtol=1e-4)
 
 
+@pytest.mark.slow
 def test_hessians(backend):
     got = glow.hessian(energy, 1, backend=backend)(W, X)
     check(got, torch.func.hessian(torch_energy, argnums=1)(*t(W, X)))
@@ -208,6 +209,7 @@ def test_a_function_in_a_file(tmp_path):
         loaded()
 
 
+@pytest.mark.slow
 def test_transforms_in_files(tmp_path):
     xs = RNG.normal(size=(5, 3))
     for name, made, arguments in [

@@ -278,6 +278,7 @@ def turns(x):
     return x, n
 
 
+@pytest.mark.slow
 def test_a_branch_that_the_row_decides(backend):
     xs = RNG.normal(size=9)
     f = glow.vmap(piecewise, backend=backend)
@@ -308,6 +309,7 @@ def test_many_rows_are_collected_in_blocks(backend, count):
     check(got, weights * np.where(xs > 0, 2 * xs, -1.0))
 
 
+@pytest.mark.slow
 def test_row_by_row_with_other_axes(backend):
     def f(x, i):
         if np.sum(x) > 0:

@@ -50,6 +50,7 @@ def test_routes(name: str, tmp_path: Path) -> None:
         assert list(model.generate(prompt, 8)) == lms.continued(own, prompt, 8), length
 
 
+@pytest.mark.slow
 def test_several_texts(tmp_path: Path) -> None:
     """Texts that go on together; several workers."""
     own = lms.written(tmp_path, "qwen3_moe")
@@ -178,6 +179,7 @@ def test_weights_beside_experts(tmp_path: Path) -> None:
         glow.LanguageModel(tmp_path)
 
 
+@pytest.mark.slow
 def test_saving(tmp_path: Path) -> None:
     """Experts of few bits are saved one by one, and are the same model when they are read."""
     lms.written(tmp_path / "own", "qwen3_moe", intermediate_size=64)

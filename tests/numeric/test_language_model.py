@@ -83,6 +83,7 @@ def test_halves(kind: str, tmp_path: Path) -> None:
     assert "matmul_half" in labels and "glow_cpu_instr.gemm" not in labels
 
 
+@pytest.mark.slow
 def test_threads(llama: tuple[Path, Any]) -> None:
     """Several workers generate the same."""
     prompt = lms.prompt_of(140)
@@ -122,6 +123,7 @@ def test_generators_may_take_turns(llama: tuple[Path, Any], model: LanguageModel
         assert [row[number] for row in made] == lms.continued(llama[1], prompt, 6)
 
 
+@pytest.mark.slow
 def test_many(llama: tuple[Path, Any]) -> None:
     """Several sequences in one cache, of which one ends early."""
     model = glow.LanguageModel(llama[0])

@@ -89,6 +89,7 @@ def test_wrong_data(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "not a .npy" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_open_models(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """What the data settles, shapes and a number that chooses a branch, is known to both commands."""
     weights = np.random.default_rng(0).standard_normal((12, 12)).astype(np.float32)

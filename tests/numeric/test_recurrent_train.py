@@ -232,6 +232,7 @@ def test_two_workers() -> None:
     np.testing.assert_allclose(found[0], found[1], rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_second_derivatives() -> None:
     """The gradient of a gradient of each kind, against central differences of the first."""
     for kind, properties in (("lstm", {}), ("gru", {"linear_before_reset": True}), ("rnn", {})):

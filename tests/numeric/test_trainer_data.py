@@ -107,6 +107,7 @@ def test_generators() -> None:
         trainer.fit([x[:BATCH], y[:BATCH]], 1, progress=False)
 
 
+@pytest.mark.slow
 def test_resume_in_a_loader(tmp_path: Path) -> None:
     """A training over batches of two sizes that stopped goes on with the same numbers."""
     x, y = samples(2 * BATCH + 3)
@@ -301,6 +302,7 @@ def test_outputs_of_sequences_first() -> None:
     assert trainer.predict(words).shape == (20, 9)
 
 
+@pytest.mark.slow
 def test_list_of_one() -> None:
     """A list of one array is the inputs of a model with one; the only row of a batch is a row."""
     x, y = samples(BATCH)

@@ -74,6 +74,7 @@ def test_grids_over_images_of_any_size(mode: str, padding: str, aligned: int) ->
     _one_program(_model([node], shapes), IMAGES, shapes)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stride", [1, 2])
 def test_deformable_convolutions_of_any_size(stride: int) -> None:
     weights = {"w": np.random.default_rng(1).standard_normal((6, 4, 3, 3)).astype(np.float32) / 6}
@@ -125,6 +126,7 @@ RESIZES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", RESIZES)
 def test_resizes_of_images_of_any_size(name: str) -> None:
     attributes, numbers = RESIZES[name]

@@ -452,6 +452,7 @@ def test_an_unlucky_size_leaves_others_open(tmp_path: Path, monkeypatch: pytest.
     assert refused == [16]
 
 
+@pytest.mark.slow
 def test_sizes_that_cannot_stay_open_are_tried_ever_less(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each attempt costs what a program costs, and the sizes of the moment may be why it fails."""
     tried = list[int]()

@@ -58,6 +58,7 @@ def test_reading_imports_only_the_cards_that_are_met() -> None:
     assert len(cards) < 25, sorted(cards)
 
 
+@pytest.mark.slow
 def test_a_pipeline_imports_what_a_program_needs() -> None:
     """Of passes those that run, of kernels those of the program's operators; no functions, no packages."""
     found = modules(["-", "-p", "cpu"], PROGRAM)

@@ -104,6 +104,7 @@ def test_a_language_model_runs_without_onnx(tmp_path: Path) -> None:
     run(tmp_path, LANGUAGE)
 
 
+@pytest.mark.slow
 def test_the_onnx_door_says_what_to_install(tmp_path: Path) -> None:
     """In one line, whichever way a model goes through it."""
     run(tmp_path, DOOR)

@@ -315,6 +315,7 @@ def test_workers_killed_under_load(crashing: HostManager) -> None:
     same(crashing.run("net", inputs), expected(model, inputs))
 
 
+@pytest.mark.slow
 def test_new_shapes_do_not_hold_asyncio_up() -> None:
     """What was quick for other shapes may be compiled, or long: the loop goes on meanwhile."""
     node = helper.make_node("Resize", ["x", "", "s"], ["y"], mode="cubic")

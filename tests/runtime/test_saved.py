@@ -176,6 +176,7 @@ def test_code_for_other_processors_is_refused(file: Path, monkeypatch: pytest.Mo
         glow.load_program(file)
 
 
+@pytest.mark.slow
 def test_damage_never_answers_wrongly(file: Path, tmp_path: Path) -> None:
     """Bytes changed, pieces cut out, the end missing: a message, or the right answer if nothing was hit."""
     rng, whole = random.Random(0), file.read_bytes()

@@ -153,6 +153,7 @@ def test_wrong_tensors(served: Served, body: bytes) -> None:
     assert served.ask("GET", "/v2/health/live")[0] == 200
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("value", ["9" * 5000, "-1", "1e3", "\xb2", "0x10", "", "9" * 19])
 def test_wrong_lengths_of_json(served: Served, value: str) -> None:
     headers = {"Inference-Header-Content-Length": value}

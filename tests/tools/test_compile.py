@@ -53,6 +53,7 @@ def test_example_reports_bad_files(tmp_path: Path) -> None:
     assert "bytes expected" in done.stderr
 
 
+@pytest.mark.slow
 @needs_cc
 def test_check(tmp_path: Path) -> None:
     """The bundle as it was written, run on its machine, beside the interpreter; each way to have weights."""

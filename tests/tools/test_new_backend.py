@@ -148,6 +148,7 @@ def test_a_broken_package_takes_nothing_with_it(package: Path, broken: Path, tmp
     assert "dialects of backend lying of package glow-lying 1.2 are left out" in done.stderr
 
 
+@pytest.mark.slow
 def test_lies_are_told(broken: Path, tmp_path: Path) -> None:
     """What a backend says it supports and does not compile, and values that it refuses."""
     g = glow.GraphBuilder()

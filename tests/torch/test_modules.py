@@ -164,6 +164,7 @@ def test_messages() -> None:
         glow.compile(Chosen(), (torch.randn(3),))
 
 
+@pytest.mark.slow
 def test_a_file(tmp_path: Path) -> None:
     """Programs of torch.export.save are models of the API and of the commands."""
     module, x = torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.GELU()), torch.randn(2, 4)
