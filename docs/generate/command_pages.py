@@ -1,4 +1,4 @@
-"""The reference of commands: what `--help` of each prints."""
+"""The reference of commands: the output of --help."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from glow_tools import entry
 
 INTRODUCTION = """# Commands
 
-Exit status: 0 success, 1 bad input or failed check, 2 usage.
+Exit status: 0 success, 1 bad input or failed check, 2 usage error.
 """
 
 

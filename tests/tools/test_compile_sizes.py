@@ -229,7 +229,7 @@ def test_what_cannot_be_open(tmp_path: Path) -> None:
     command = compile_command.main
     refused(run(command, path, "-o", out, "--size", "k=1..3"), "no open dimension of that name", "n, t")
     refused(run(command, path, "-o", out, "--size", "n=1..3"), "dimension 't' of input 'x' has no size")
-    refused(run(command, path, "-o", out, "--size", "n=3..1"), "is not NAME=LEAST..MOST", status=2)
+    refused(run(command, path, "-o", out, "--size", "n=3..1"), "is not NAME=MIN..MAX", status=2)
     sizes = ["--size", "n=2..4", "--size", "t=33..100000"]
     refused(run(command, path, "-o", out, *sizes), "sizes, at most 65536", "closer bounds")
     fixed = network(tmp_path)

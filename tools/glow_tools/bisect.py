@@ -26,21 +26,33 @@ EXAMPLES = """\
 def _arguments() -> argparse.ArgumentParser:
     parser = command(
         "glow-bisect",
-        "Compare a model after its import, after each pass and after compilation with what it should "
-        "compute (onnxruntime's results, then the interpreter's), and name what changes the result: an "
-        "import rule, a pass and its rewrite, or a kernel. Exit status 1 where something does.",
+        "Find the step of a compilation that changes a model's result: an import rule, a pass and its "
+        "rewrite, or a kernel. Compares the model after import, after each pass and after compilation with "
+        "the correct result (of onnxruntime, then of the interpreter). Exit status 1 if a step is wrong.",
         EXAMPLES,
     )
     add = parser.add_argument
-    add("model", help=".onnx model, or .mlir program with graphs or instructions")
-    add("-p", "--passes", metavar="PIPELINE", help="passes in place of the backend's")
+    add("model", help="an .onnx model, or an .mlir program with graphs or instructions")
+    add("-p", "--passes", metavar="PIPELINE", help="passes to run instead of the backend's")
     add_backend(parser)
-    add("--inputs", type=Path, metavar="FILE", help="values of the inputs (default: random ones)")
-    add("--random", type=count_option, default=0, metavar="SEED", help="of the random inputs (default: 0)")
+    add("--inputs", type=Path, metavar="FILE", help="input values (default: random)")
+    add(
+        "--random",
+        type=count_option,
+        default=0,
+        metavar="SEED",
+        help="seed of the random inputs (default: 0)",
+    )
     add_shape(parser)
     add("--rtol", type=float, default=1e-3, help="relative tolerance of f32 (default: 1e-3)")
     add("--atol", type=float, default=1e-5, help="absolute tolerance (default: 1e-5)")
-    add("-o", "--output", type=Path, metavar="FILE", help="write the smallest model that shows it here")
+    add(
+        "-o",
+        "--output",
+        type=Path,
+        metavar="FILE",
+        help="write the smallest model with the problem to this file",
+    )
     return parser
 
 

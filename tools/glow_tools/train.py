@@ -27,9 +27,9 @@ OPTIMIZERS = {"sgd": "SGD", "adam": "Adam", "adamw": "AdamW", "rmsprop": "RMSpro
 def _arguments() -> argparse.ArgumentParser:
     parser = command(
         "glow-train",
-        "Train a model. Data files are .npz archives with one array an input, under the input's name "
-        "(`x` where the model has one input), and the labels under `--labels`; samples along the "
-        "first axis.",
+        "Train a model. Data files are .npz archives with one array per input, under the input's name "
+        "(`x` if the model has one input), and the labels under the name --labels. The first axis of each "
+        "array is the sample.",
         EXAMPLES,
     )
     add = parser.add_argument
@@ -40,18 +40,28 @@ def _arguments() -> argparse.ArgumentParser:
     add(
         "--loss",
         default="cross_entropy",
-        help="name of the loss (default: cross_entropy); output: the model's output is it",
+        help="the loss (default: cross_entropy); output: the model's output is the loss",
     )
-    add("--optimizer", choices=tuple(OPTIMIZERS), default="sgd", help="(default: sgd)")
+    add("--optimizer", choices=tuple(OPTIMIZERS), default="sgd", help="the optimiser (default: sgd)")
     add("--lr", type=float, default=0.01, help="learning rate (default: 0.01)")
-    add("--momentum", type=float, default=0.0, help="of sgd (default: 0)")
-    add("--weight-decay", type=float, default=0.0, help="(default: 0)")
-    add("--clip-norm", type=float, default=0.0, help="largest norm of the gradients (default: no limit)")
-    add("--schedule", choices=("constant", "cosine"), default="constant", help="of the learning rate")
-    add("--batch", type=count_option, help="samples a step (default: the model's)")
-    add("--epochs", type=count_option, default=1, help="(default: 1)")
-    add("--seed", type=count_option, default=0, help="of the order of samples (default: 0)")
-    add("--trainable", action="append", metavar="NAME", help="weights to train, with * and ?; !NAME: all but")
+    add("--momentum", type=float, default=0.0, help="momentum of sgd (default: 0)")
+    add("--weight-decay", type=float, default=0.0, help="weight decay (default: 0)")
+    add("--clip-norm", type=float, default=0.0, help="maximum norm of the gradients (default: no limit)")
+    add(
+        "--schedule",
+        choices=("constant", "cosine"),
+        default="constant",
+        help="schedule of the learning rate (default: constant)",
+    )
+    add("--batch", type=count_option, help="samples per step (default: the model's batch size)")
+    add("--epochs", type=count_option, default=1, help="number of epochs (default: 1)")
+    add("--seed", type=count_option, default=0, help="seed of the shuffling (default: 0)")
+    add(
+        "--trainable",
+        action="append",
+        metavar="NAME",
+        help="train only these weights (with * and ?), or with !NAME all except these",
+    )
     add_shape(parser)
     add_backend(parser)
     add("--threads", type=count_option, default=1, help="worker threads (default: 1)")
@@ -59,22 +69,26 @@ def _arguments() -> argparse.ArgumentParser:
         "--memory-budget",
         type=count_option,
         metavar="BYTES",
-        help="of activations; cheap ones are recomputed",
+        help="memory for activations; cheap operators are computed again to fit",
     )
-    add("--detect-anomaly", action="store_true", help="name the operator where a loss stops being finite")
+    add(
+        "--detect-anomaly",
+        action="store_true",
+        help="if the loss is NaN or infinite, name the first operator that is",
+    )
     add(
         "--checkpoint",
         type=Path,
         metavar="FILE",
-        help="start from it where it exists; saved after each epoch",
+        help="continue from this file if it exists; save to it after each epoch",
     )
     add(
         "--weights",
         type=Path,
         metavar="FILE",
-        help="begin with a safetensors file's, a checkpoint's or other",
+        help="start with the weights of a safetensors file, such as a checkpoint",
     )
-    add("-o", "--output", type=Path, metavar="FILE", help="write the trained model, .onnx or .mlir")
+    add("-o", "--output", type=Path, metavar="FILE", help="write the trained model (.onnx or .mlir)")
     return parser
 
 
