@@ -18,7 +18,7 @@ SOURCE_FOLDERS = (
     "benchmarks",
     "examples",
 )
-MAX_LINES = 500
+MAX_LINES = 800
 
 
 @cache

@@ -55,20 +55,15 @@ def _arguments() -> argparse.ArgumentParser:
     add("--peers", default="all", help="other engines, separated by commas, or all or none (default: all)")
     add("--rounds", type=count_option, default=9, help="number of rounds (default: 9)")
     add("--seconds", type=float, default=0.5, help="seconds per engine and round (default: 0.5)")
-    add(
-        "--inputs",
-        type=Path,
-        metavar="FILE",
-        help="input values: .npz with arrays by name, or .npy (default: random)",
-    )
+    told = "input values: .npz with arrays by name, or .npy (default: random)"
+    add("--inputs", type=Path, metavar="FILE", help=told)
     add("--seed", type=count_option, default=0, help="seed of the random inputs (default: 0)")
     add("--cores", help="cores to use, such as 1 or 0,1 (default: the last ones)")
     add("--json", metavar="FILE", help="write all figures to this file; - is standard output")
     add("--profile", action="store_true", help="measure the time of each kernel")
     add("--trace", type=Path, metavar="FILE", help="write compilation and kernels as a Chrome trace")
-    add(
-        "--accuracy", action="store_true", help="measure the error of each convolution, compared with float64"
-    )
+    told = "measure the error of each convolution, compared with float64"
+    add("--accuracy", action="store_true", help=told)
     return parser
 
 

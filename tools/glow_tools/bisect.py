@@ -36,23 +36,13 @@ def _arguments() -> argparse.ArgumentParser:
     add("-p", "--passes", metavar="PIPELINE", help="passes to run instead of the backend's")
     add_backend(parser)
     add("--inputs", type=Path, metavar="FILE", help="input values (default: random)")
-    add(
-        "--random",
-        type=count_option,
-        default=0,
-        metavar="SEED",
-        help="seed of the random inputs (default: 0)",
-    )
+    told = "seed of the random inputs (default: 0)"
+    add("--random", type=count_option, default=0, metavar="SEED", help=told)
     add_shape(parser)
     add("--rtol", type=float, default=1e-3, help="relative tolerance of f32 (default: 1e-3)")
     add("--atol", type=float, default=1e-5, help="absolute tolerance (default: 1e-5)")
-    add(
-        "-o",
-        "--output",
-        type=Path,
-        metavar="FILE",
-        help="write the smallest model with the problem to this file",
-    )
+    told = "write the smallest model with the problem to this file"
+    add("-o", "--output", type=Path, metavar="FILE", help=told)
     return parser
 
 

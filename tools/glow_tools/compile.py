@@ -44,18 +44,10 @@ def _arguments() -> argparse.ArgumentParser:
     add("--mcpu", help="the CPU, as LLVM calls it, for a triple or for this machine's architecture")
     add("--mattr", default="", metavar="+A,-B", help="CPU features to add or remove, as LLVM calls them")
     add("--list-targets", action="store_true", help="print the presets and exit")
-    add(
-        "--emit",
-        choices=("object", "library"),
-        default="object",
-        help="object file, or static library lib*.a with files for CMake",
-    )
-    add(
-        "--weights",
-        choices=("file", "embed", "c"),
-        default="file",
-        help="where the weights are: in a file, in the object, or as C source",
-    )
+    told = "object file, or static library lib*.a with files for CMake"
+    add("--emit", choices=("object", "library"), default="object", help=told)
+    told = "where the weights are: in a file, in the object, or as C source"
+    add("--weights", choices=("file", "embed", "c"), default="file", help=told)
     add("--memory", type=_bytes, metavar="BYTES", help="fail if a run needs more memory (64K, 2M)")
     add("--threads", type=int, default=1, help="threads of a run, which your callback starts")
     add_shape(parser)

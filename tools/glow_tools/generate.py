@@ -27,74 +27,28 @@ def _arguments() -> argparse.ArgumentParser:
     add("model", help="a Hugging Face folder, or a .gguf file")
     add("prompt", nargs="?", help="the text to continue; - reads standard input")
     add("--chat", metavar="MESSAGE", help="answer a message, using the model's chat template")
-    add(
-        "--tokens",
-        type=_tokens,
-        metavar="N,N...",
-        help="the prompt as token numbers; the output is token numbers too",
-    )
-    add(
-        "--max-tokens",
-        type=count_option,
-        default=128,
-        metavar="N",
-        help="maximum number of new tokens (default: 128)",
-    )
-    add(
-        "--temperature",
-        type=float,
-        default=0.0,
-        help="randomness; 0 selects the most likely token (default: 0)",
-    )
-    add(
-        "--top-k",
-        type=count_option,
-        default=0,
-        metavar="K",
-        help="sample from the K most likely tokens (default: all)",
-    )
-    add(
-        "--top-p",
-        type=float,
-        default=1.0,
-        metavar="P",
-        help="nucleus sampling: sample from the smallest set of tokens with total probability P",
-    )
-    add(
-        "--min-p",
-        type=float,
-        default=0.0,
-        metavar="P",
-        help="sample from tokens with at least P times the probability of the most likely one",
-    )
-    add(
-        "--repetition-penalty",
-        type=float,
-        default=1.0,
-        metavar="X",
-        help="reduce the probability of tokens that occurred before",
-    )
+    told = "the prompt as token numbers; the output is token numbers too"
+    add("--tokens", type=_tokens, metavar="N,N...", help=told)
+    told = "maximum number of new tokens (default: 128)"
+    add("--max-tokens", type=count_option, default=128, metavar="N", help=told)
+    told = "randomness; 0 selects the most likely token (default: 0)"
+    add("--temperature", type=float, default=0.0, help=told)
+    told = "sample from the K most likely tokens (default: all)"
+    add("--top-k", type=count_option, default=0, metavar="K", help=told)
+    told = "nucleus sampling: sample from the smallest set of tokens with total probability P"
+    add("--top-p", type=float, default=1.0, metavar="P", help=told)
+    told = "sample from tokens with at least P times the probability of the most likely one"
+    add("--min-p", type=float, default=0.0, metavar="P", help=told)
+    told = "reduce the probability of tokens that occurred before"
+    add("--repetition-penalty", type=float, default=1.0, metavar="X", help=told)
     add("--seed", type=count_option, help="seed of the random numbers")
     add("--stop", action="append", default=[], metavar="TEXT", help="stop before this text")
-    add(
-        "--weights",
-        choices=["stored", "int8", "int4"],
-        default="stored",
-        help="weight-only quantisation (default: stored, no change)",
-    )
-    add(
-        "--group",
-        type=count_option,
-        default=32,
-        metavar="N",
-        help="number of inputs that share a scale (default: 32)",
-    )
-    add(
-        "--capacity",
-        type=count_option,
-        metavar="N",
-        help="size of the key-value cache in tokens (default: it grows)",
-    )
+    told = "weight-only quantisation (default: stored, no change)"
+    add("--weights", choices=["stored", "int8", "int4"], default="stored", help=told)
+    told = "number of inputs that share a scale (default: 32)"
+    add("--group", type=count_option, default=32, metavar="N", help=told)
+    told = "size of the key-value cache in tokens (default: it grows)"
+    add("--capacity", type=count_option, metavar="N", help=told)
     add("--backend", default="cpu", help="cpu or interpreter (default: cpu)")
     add("--threads", type=threads_option, default=1, help="worker threads, or auto (default: 1)")
     add("--bench", action="store_true", help="print tokens per second for prompt and answer")

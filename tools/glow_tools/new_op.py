@@ -101,10 +101,8 @@ def _arguments() -> argparse.ArgumentParser:
     add = parser.add_argument
     add("name", help="snake_case name: the operator glow.NAME, the module ops/NAME.py")
     add("expression", help="NumPy expression over the operands that computes it")
-    add(
-        "--operands",
-        help="names of the operands, separated by commas (default: x or x,y, for element-wise operators)",
-    )
+    told = "names of the operands, separated by commas (default: x or x,y, for element-wise operators)"
+    add("--operands", help=told)
     add("--doc", required=True, help="one line that says what it computes")
     for door, example in DOORS.items():
         add(

@@ -59,9 +59,8 @@ def _arguments() -> argparse.ArgumentParser:
     add("--mcpu", default="host", help="CPU for llvm-ir and asm (default: host)")
     add("--print-op-generic", action="store_true", help="print the generic form")
     add("--print-debuginfo", action="store_true", help="print the locations of operations")
-    add(
-        "--split-input-file", action="store_true", help="the file has several programs, separated by // -----"
-    )
+    told = "the file has several programs, separated by // -----"
+    add("--split-input-file", action="store_true", help=told)
     announced = "print errors; fail unless they match the comments // expected-error {{text}}"
     add("--verify-diagnostics", action="store_true", help=announced)
     add("--disable-verify", action="store_true", help="do not verify")
@@ -72,31 +71,25 @@ def _arguments() -> argparse.ArgumentParser:
     add("--analyze", metavar="NAME", help=what)
     add("--functions", metavar="GLOB", default="*", help="run passes on these functions only")
     add("--show-pipeline", action="store_true", help="print the expanded pipeline")
+    _add_watching(parser)
+    return parser
+
+
+def _add_watching(parser: argparse.ArgumentParser) -> None:
+    """Options that print or check what passes do."""
     watch = parser.add_argument_group("inspecting passes (printed to standard error)")
     add = watch.add_argument
     moments = ["before", "after", "changed", "diff", "failure"]
     printed = "print the module before or after passes; diff: what each pass changed"
     add("--print-ir", choices=moments, default="never", help=printed)
-    add(
-        "--print-passes",
-        default="*",
-        metavar="GLOB",
-        help="with --print-ir: only these passes, e.g. glow-cpu-*",
-    )
+    told = "with --print-ir: only these passes, e.g. glow-cpu-*"
+    add("--print-passes", default="*", metavar="GLOB", help=told)
     add("--print-functions", default="*", metavar="GLOB", help="with --print-ir: only these functions")
-    add(
-        "--html",
-        type=Path,
-        metavar="FILE.html",
-        help="write a page that shows passes, graphs, memory and kernels",
-    )
+    told = "write a page that shows passes, graphs, memory and kernels"
+    add("--html", type=Path, metavar="FILE.html", help=told)
     add("--dump", type=Path, metavar="FOLDER", help="write the module after each pass to this folder")
-    add(
-        "--save-graphs",
-        type=Path,
-        metavar="FOLDER",
-        help="write the program of each phase as .ir, .mlir and .dot to this folder",
-    )
+    told = "write the program of each phase as .ir, .mlir and .dot to this folder"
+    add("--save-graphs", type=Path, metavar="FOLDER", help=told)
     levels = "1: input and result; 2: after each pipeline of -p; 3: before and after each pass, also as SVG"
     add("--save-graphs-level", type=int, default=1, choices=(1, 2, 3), help=levels)
     add("--timing", action="store_true", help="print the time of each stage and each pass")
@@ -105,24 +98,14 @@ def _arguments() -> argparse.ArgumentParser:
     add("--validate", action="store_true", help=checked)
     inputs = "input values: for --validate (default: random), and integers that ONNX shapes depend on"
     add("--inputs", type=Path, metavar="FILE", help=inputs)
-    add(
-        "--random",
-        type=count_option,
-        default=0,
-        metavar="SEED",
-        help="seed of the random inputs (default: 0)",
-    )
+    told = "seed of the random inputs (default: 0)"
+    add("--random", type=count_option, default=0, metavar="SEED", help=told)
     add("--rtol", type=float, default=1e-3, help="with --validate: relative tolerance of f32 (default: 1e-3)")
     add("--atol", type=float, default=1e-5, help="with --validate: absolute tolerance (default: 1e-5)")
     add("--bisect-limit", type=count_option, metavar="N", help="run only the first N passes")
-    add(
-        "--reproducer",
-        type=Path,
-        metavar="FILE",
-        help="if a pass fails, write module, weights and pipeline to this file",
-    )
+    told = "if a pass fails, write module, weights and pipeline to this file"
+    add("--reproducer", type=Path, metavar="FILE", help=told)
     add("--run-reproducer", action="store_true", help="run the pipeline in the first line of a reproducer")
-    return parser
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -42,24 +42,14 @@ def _arguments() -> argparse.ArgumentParser:
     add("--check", required=True, metavar="COMMAND", help=f"the command that fails: {names}")
     add("--message", metavar="TEXT", help="words that the output must contain")
     add("--inputs", type=Path, metavar="FILE", help="input values (default: random)")
-    add(
-        "--random",
-        type=count_option,
-        default=0,
-        metavar="SEED",
-        help="seed of the random inputs (default: 0)",
-    )
+    told = "seed of the random inputs (default: 0)"
+    add("--random", type=count_option, default=0, metavar="SEED", help=told)
     add_shape(parser)
     add("--passes", metavar="PIPELINE", help="also remove passes of this pipeline")
     add("-o", "--output", type=Path, help="file to write (default: reduced.onnx or reduced.mlir)")
     add("--seconds", type=count_option, default=600, metavar="N", help="stop after this time (default: 600)")
-    add(
-        "--timeout",
-        type=count_option,
-        default=120,
-        metavar="N",
-        help="time limit of one check in seconds (default: 120)",
-    )
+    told = "time limit of one check in seconds (default: 120)"
+    add("--timeout", type=count_option, default=120, metavar="N", help=told)
     return parser
 
 

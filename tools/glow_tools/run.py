@@ -49,17 +49,10 @@ def _arguments() -> argparse.ArgumentParser:
     add = parser.add_argument
     add("model", help="an .onnx, .mlir, .pt2 or saved .glow file; - is IR on standard input")
     add_backend(parser)
-    add(
-        "--threads", type=threads_option, default=1, help="worker threads, or auto: one per core (default: 1)"
-    )
-    add(
-        "--input",
-        type=_input_option,
-        action="append",
-        default=[],
-        metavar="[NAME=]FILE",
-        help="the value of an input (.npy), or of several inputs (.npz); may override a default value",
-    )
+    told = "worker threads, or auto: one per core (default: 1)"
+    add("--threads", type=threads_option, default=1, help=told)
+    told = "the value of an input (.npy), or of several inputs (.npz); may override a default value"
+    add("--input", type=_input_option, action="append", default=[], metavar="[NAME=]FILE", help=told)
     add("--inputs", type=Path, metavar="FILE", help="values of all inputs: .npz with arrays by name, or .npy")
     add("--random", type=count_option, metavar="SEED", help="use random inputs with this seed")
     add_shape(parser)
@@ -69,34 +62,18 @@ def _arguments() -> argparse.ArgumentParser:
     add("--output", type=Path, metavar="OUT.npz", help="write the outputs to this file")
     other = "compare with onnxruntime, with the interpreter, or with another model file"
     add("--compare", type=compared_option, metavar="OTHER", help=other)
-    add(
-        "--layers",
-        action="store_true",
-        help="with --compare: compare every layer and find the first that differs",
-    )
-    add(
-        "--node",
-        type=Path,
-        metavar="FILE.onnx",
-        help="with --layers: write the first differing node, and its inputs to FILE.npz",
-    )
+    told = "with --compare: compare every layer and find the first that differs"
+    add("--layers", action="store_true", help=told)
+    told = "with --layers: write the first differing node, and its inputs to FILE.npz"
+    add("--node", type=Path, metavar="FILE.onnx", help=told)
     add("--rtol", type=float, default=1e-3, help="relative tolerance of f32 (default: 1e-3)")
     add("--atol", type=float, default=1e-5, help="absolute tolerance (default: 1e-5)")
     add("--iterations", type=count_option, default=0, metavar="N", help="measure the time of N runs")
-    add(
-        "--device",
-        action="append",
-        default=[],
-        metavar="DEVICE",
-        help="run on devices: cpu:0, process:1, ...",
-    )
+    told = "run on devices: cpu:0, process:1, ..."
+    add("--device", action="append", default=[], metavar="DEVICE", help=told)
     add("--partition", default="", help="how to partition: a number, auto, balance, or memory=64M per device")
-    add(
-        "--picture",
-        type=Path,
-        metavar="FILE",
-        help="with --device: draw which nodes are on which device (.svg or .dot)",
-    )
+    told = "with --device: draw which nodes are on which device (.svg or .dot)"
+    add("--picture", type=Path, metavar="FILE", help=told)
     drawn = "write a timeline of devices, or of a backend's units: for Perfetto (.json), or a picture (.svg)"
     add("--timeline", type=Path, metavar="FILE.json|FILE.svg", help=drawn)
     add("--report", action="store_true", help="print the time of each stage, kernels and memory")

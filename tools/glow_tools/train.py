@@ -37,57 +37,31 @@ def _arguments() -> argparse.ArgumentParser:
     add("--data", type=Path, metavar="FILE.npz", help="the samples to train on")
     add("--test", type=Path, metavar="FILE.npz", help="samples to evaluate on after each epoch")
     add("--labels", default="y", help="name of the labels in the files (default: y)")
-    add(
-        "--loss",
-        default="cross_entropy",
-        help="the loss (default: cross_entropy); output: the model's output is the loss",
-    )
+    told = "the loss (default: cross_entropy); output: the model's output is the loss"
+    add("--loss", default="cross_entropy", help=told)
     add("--optimizer", choices=tuple(OPTIMIZERS), default="sgd", help="the optimiser (default: sgd)")
     add("--lr", type=float, default=0.01, help="learning rate (default: 0.01)")
     add("--momentum", type=float, default=0.0, help="momentum of sgd (default: 0)")
     add("--weight-decay", type=float, default=0.0, help="weight decay (default: 0)")
     add("--clip-norm", type=float, default=0.0, help="maximum norm of the gradients (default: no limit)")
-    add(
-        "--schedule",
-        choices=("constant", "cosine"),
-        default="constant",
-        help="schedule of the learning rate (default: constant)",
-    )
+    told = "schedule of the learning rate (default: constant)"
+    add("--schedule", choices=("constant", "cosine"), default="constant", help=told)
     add("--batch", type=count_option, help="samples per step (default: the model's batch size)")
     add("--epochs", type=count_option, default=1, help="number of epochs (default: 1)")
     add("--seed", type=count_option, default=0, help="seed of the shuffling (default: 0)")
-    add(
-        "--trainable",
-        action="append",
-        metavar="NAME",
-        help="train only these weights (with * and ?), or with !NAME all except these",
-    )
+    told = "train only these weights (with * and ?), or with !NAME all except these"
+    add("--trainable", action="append", metavar="NAME", help=told)
     add_shape(parser)
     add_backend(parser)
     add("--threads", type=count_option, default=1, help="worker threads (default: 1)")
-    add(
-        "--memory-budget",
-        type=count_option,
-        metavar="BYTES",
-        help="memory for activations; cheap operators are computed again to fit",
-    )
-    add(
-        "--detect-anomaly",
-        action="store_true",
-        help="if the loss is NaN or infinite, name the first operator that is",
-    )
-    add(
-        "--checkpoint",
-        type=Path,
-        metavar="FILE",
-        help="continue from this file if it exists; save to it after each epoch",
-    )
-    add(
-        "--weights",
-        type=Path,
-        metavar="FILE",
-        help="start with the weights of a safetensors file, such as a checkpoint",
-    )
+    told = "memory for activations; cheap operators are computed again to fit"
+    add("--memory-budget", type=count_option, metavar="BYTES", help=told)
+    told = "if the loss is NaN or infinite, name the first operator that is"
+    add("--detect-anomaly", action="store_true", help=told)
+    told = "continue from this file if it exists; save to it after each epoch"
+    add("--checkpoint", type=Path, metavar="FILE", help=told)
+    told = "start with the weights of a safetensors file, such as a checkpoint"
+    add("--weights", type=Path, metavar="FILE", help=told)
     add("-o", "--output", type=Path, metavar="FILE", help="write the trained model (.onnx or .mlir)")
     return parser
 

@@ -23,19 +23,11 @@ def _arguments() -> argparse.ArgumentParser:
     add("sounds", nargs="+", metavar="SOUND", help="a .wav file")
     add("--language", metavar="CODE", help="language of the speech, such as en (default: detected)")
     add("--task", default="transcribe", help="transcribe, or translate into English (default: transcribe)")
-    add(
-        "--max-tokens",
-        type=count_option,
-        metavar="N",
-        help="maximum number of tokens per segment (up to 30 seconds)",
-    )
+    told = "maximum number of tokens per segment (up to 30 seconds)"
+    add("--max-tokens", type=count_option, metavar="N", help=told)
     add("--times", action="store_true", help="print one line per segment, with start and end")
-    add(
-        "--weights",
-        choices=["stored", "int8", "int4"],
-        default="stored",
-        help="weight-only quantisation (default: stored, no change)",
-    )
+    told = "weight-only quantisation (default: stored, no change)"
+    add("--weights", choices=["stored", "int8", "int4"], default="stored", help=told)
     add("--backend", default="cpu", help="cpu or interpreter (default: cpu)")
     add("--threads", type=threads_option, default=1, help="worker threads, or auto (default: 1)")
     add("--bench", action="store_true", help="print seconds of speech per second")
