@@ -80,7 +80,7 @@ def internal(error: Exception, place: str) -> str:
         raise error
     return (
         f"internal error in {place}: {type(error).__name__} {error}".strip()
-        + "; this is a mistake of the compiler, please report it"
+        + "; this is a bug in the compiler, please report it"
     )
 
 

@@ -204,7 +204,7 @@ class InstrOp(Operator):
             raise VerifyException(
                 f"{self.name}: @out buffers are {', '.join(map(str, actual))}, "
                 f"operands give {', '.join(map(str, wanted))}"
-                "; write that"
+                "; write the latter"
             )
 
     # --- syntax ------------------------------------------------------------------------------
@@ -257,7 +257,7 @@ class InstrOp(Operator):
         )
         for (mode, name), (access, _) in zip(pairs, op.accesses(), strict=False):
             if mode != access.value:
-                told = f"{cls.name}: operand marked @{mode} is @{access.value}; write that"
+                told = f"{cls.name}: operand marked @{mode} is @{access.value}; write the latter"
                 parser.raise_error(told, name.span)
         return op
 

@@ -97,7 +97,8 @@ class ForOp(IRDLOperation):
         step, low, high = (a.value.data for a in (self.step, self.lower, self.upper))
         if step < 1 or low >= high:
             raise VerifyException(
-                f"glow_instr.for: {low} to {high} step {step} has no turns; bounds go up, by a positive step"
+                f"glow_instr.for: {low} to {high} step {step} has no iterations; the "
+                "upper bound must be larger, and the step positive"
             )
         kinds = [type(a.type) for a in self.block.args]
         if kinds != [IndexType, *(TokenType for _ in self.tokens)] or len(self.last) != len(self.tokens):
@@ -112,7 +113,7 @@ class ForOp(IRDLOperation):
                 "; yield as many"
             )
         if any(isinstance(op, YieldOp) and op is not self.block.last_op for op in self.block.ops):
-            raise VerifyException("glow_instr.yield: stands at the end of a loop's body; move it there")
+            raise VerifyException("glow_instr.yield: must be at the end of a loop's body; move it there")
 
     def print(self, printer: Printer) -> None:
         printer.print_string(" ")

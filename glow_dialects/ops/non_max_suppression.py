@@ -56,7 +56,9 @@ class NonMaxSuppressionOp(PureOp):
             )
         for name in ("available", "most", "overlap", "threshold"):
             if any(shape_of(value) != () for value in self.operand_group(name)):
-                raise VerifyException(f"{self.name}: {name} is not one number; give a tensor of one element")
+                raise VerifyException(
+                    f"{self.name}: {name} is not a single number; give a tensor of one element"
+                )
         kept = max(0, min(self.limit, boxes[1]))
         return [tensor((scores[0] * scores[1] * kept, 3), i64), tensor((), i64)]
 

@@ -480,7 +480,10 @@ class Executable:
         return f"Executable({', '.join(map(str, self.inputs))} -> {', '.join(map(str, self.outputs))})"
 
     def __reduce__(self) -> str:
-        raise TypeError("an executable is machine code of this process; compile the model where it is needed")
+        raise TypeError(
+            "an executable contains machine code of this process and cannot be "
+            "pickled; compile the model in the other process"
+        )
 
     def report(self) -> Report:
         """Seconds of stages, kernels, arena and weight bytes of the last program; ShapeError before any.
@@ -522,7 +525,7 @@ class Executable:
         program = self._last
         if program is None:
             raise ShapeError(
-                "nothing is compiled yet: the model has symbolic dimensions; run it or pass shapes="
+                "nothing has been compiled yet: the model has dynamic dimensions; run it or pass shapes="
             )
         return program
 

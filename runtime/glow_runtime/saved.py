@@ -57,7 +57,7 @@ def save(
         *((_open_entry(key), program) for key, program in open_programs),
     ]
     if not entries:
-        raise ShapeError(f"{path}: no program to save yet: run the model, or name shapes to compile for")
+        raise ShapeError(f"{path}: nothing has been compiled yet: run the model, or give shapes")
     for _, program in entries:
         obstacle = source.backend.obstacle(program)
         if obstacle:
@@ -211,7 +211,7 @@ class Archive:
         except OSError as error:
             raise GlowError(f"{path}: {error.strerror or error}") from None
         except (zipfile.BadZipFile, KeyError, ValueError, TypeError, NotImplementedError, RuntimeError):
-            raise GlowError(f"{path} is no file of Executable.save, or damaged") from None
+            raise GlowError(f"{path} is not a file of Executable.save, or damaged") from None
         if form != FORMAT:
             raise GlowError(f"{path} has format {form}, this version of Glow reads {FORMAT}: save it again")
         if not trusted and not is_sealed(text, sealed):
@@ -237,7 +237,7 @@ class Archive:
         try:
             data = self._zip.read(name)
             if _digest(data) != self._digests[name]:
-                raise ValueError("it is not what was saved")
+                raise ValueError("its content has changed")
             return data
         except (KeyError, zipfile.BadZipFile, ValueError, NotImplementedError, RuntimeError) as error:
             raise OSError(f"{name} is damaged: {error}") from None

@@ -152,7 +152,7 @@ def test_messages(tmp_path: Path) -> None:
     grouped(file)
     with pytest.raises(glow.GlowError, match="a text of 65 tokens, the model is made for 64"):
         next(glow.LanguageModel(file).generate([1] * 65))
-    with pytest.raises(glow.GlowError, match="an ONNX model's weights stay as they are stored"):
+    with pytest.raises(glow.GlowError, match="the weights of an ONNX model cannot be changed"):
         glow.LanguageModel(file, weights="int4")
     value = helper.make_tensor_value_info("x", TensorProto.FLOAT, [2])
     other = helper.make_tensor_value_info("y", TensorProto.FLOAT, [2])

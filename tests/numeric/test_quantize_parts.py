@@ -136,7 +136,7 @@ DAMAGED: dict[str, tuple[Callable[[dict[str, Any]], Any], str]] = {
     "infinite counts": (lambda d: d["values"]["a"].update(histogram="1 inf"), "histogram of 'a'"),
     "negative counts": (lambda d: d["values"]["a"].update(histogram="1 -1"), "histogram of 'a'"),
     "no channels": (lambda d: d["channels"].update(a=""), "channels of 'a'"),
-    "two numbers a channel": (lambda d: d["channels"].update(a="1 2"), "channels of 'a'"),
+    "two numbers per channel": (lambda d: d["channels"].update(a="1 2"), "channels of 'a'"),
     "infinite channels": (lambda d: d["channels"].update(a="1 2 inf"), "channels of 'a'"),
 }
 

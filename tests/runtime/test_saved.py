@@ -82,7 +82,7 @@ def test_it_starts_without_the_compiler(file: Path) -> None:
 
 def test_shapes_are_compiled_before(tmp_path: Path) -> None:
     net = glow.compile(network())
-    with pytest.raises(glow.ShapeError, match="no program to save yet"):
+    with pytest.raises(glow.ShapeError, match="nothing has been compiled yet"):
         net.save(tmp_path / "n.glow")
     assert not list(tmp_path.iterdir())
     net.save(tmp_path / "n.glow", shapes=[{"x": (2, 24)}, {"x": (5, 24)}])
@@ -151,7 +151,7 @@ def test_files_that_hold_no_programs(file: Path, tmp_path: Path, monkeypatch: py
     with pytest.raises(glow.GlowError, match=r"other\.glow: No such file"):
         glow.load_program(other)
     other.write_bytes(b"GIF89a")
-    with pytest.raises(glow.GlowError, match="is no file of Executable.save, or damaged"):
+    with pytest.raises(glow.GlowError, match="is not a file of Executable.save, or damaged"):
         glow.load_program(other)
     monkeypatch.setattr(saved, "FORMAT", 7)
     with pytest.raises(glow.GlowError, match="has format 3, this version of Glow reads 7"):
@@ -164,7 +164,7 @@ def test_files_that_hold_no_programs(file: Path, tmp_path: Path, monkeypatch: py
     for wrong, message in wrongs:
         with pytest.raises(glow.UnsupportedError, match=message):
             glow.compile(file, **wrong)
-    with pytest.raises(glow.UnsupportedError, match="holds compiled programs, not a graph"):
+    with pytest.raises(glow.UnsupportedError, match="contains compiled programs, not a graph"):
         glow.load(file)
 
 
@@ -172,7 +172,9 @@ def test_code_for_other_processors_is_refused(file: Path, monkeypatch: pytest.Mo
     from glow_backends.cpu.backend import CpuBackend
 
     monkeypatch.setattr(CpuBackend, "needs", lambda self: ["z80"])  # pyright: ignore
-    with pytest.raises(glow.UnsupportedError, match="code for processors with .*, which this one has not"):
+    with pytest.raises(
+        glow.UnsupportedError, match="code for processors with .*, which this one does not have"
+    ):
         glow.load_program(file)
 
 

@@ -219,7 +219,7 @@ def test_sizes_in_a_module(tmp_path: Path) -> None:
         expected = net.run({"x": x.ravel()[: 2 * t * 16].reshape(2, t, 16)})["z"]
         np.testing.assert_allclose(json.loads(line), expected.ravel(), rtol=1e-4, atol=1e-5)
     assert bound == "RangeError: no code for sizes n=5 (2 to 4), t=40 (32 to 70)"
-    assert missing == "TypeError: size 't' must be a whole number"
+    assert missing == "TypeError: size 't' must be an integer"
     assert length == "TypeError: input 'x' must be a Float32Array of 1280 (2x40x16)"
 
 

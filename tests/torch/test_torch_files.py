@@ -165,5 +165,5 @@ def test_the_old_form(tmp_path: Path) -> None:
 @pytest.mark.parametrize("data", [b"", b"PK\x03\x04", b"\x80\x02."])
 def test_no_program(data: bytes, tmp_path: Path) -> None:
     (tmp_path / "x.pt2").write_bytes(data)
-    with pytest.raises(glow.GlowError, match=r"x\.pt2 is no program of torch.export.save"):
+    with pytest.raises(glow.GlowError, match=r"x\.pt2 was not written by torch.export.save"):
         glow.load(tmp_path / "x.pt2")

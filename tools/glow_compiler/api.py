@@ -86,7 +86,7 @@ def load_graph(model: Any, shapes: Shapes | None = None) -> ModuleOp:
         return TorchModel(model).module(shapes)
     check_kind(model)
     if is_saved(model):
-        raise UnsupportedError(f"{model} holds compiled programs, not a graph: see glow.load_program")
+        raise UnsupportedError(f"{model} contains compiled programs, not a graph: use glow.load_program")
     if isinstance(model, tuple):
         from glow_frontends.caffe2 import import_caffe2
 
@@ -97,14 +97,16 @@ def load_graph(model: Any, shapes: Shapes | None = None) -> ModuleOp:
 
         module = read_mlir(Path(model))
         if "glow_fn.entry" in module.attributes:
-            raise UnsupportedError(f"{model} holds a function, not a graph: glow.load gives it, to be called")
+            raise UnsupportedError(
+                f"{model} contains a function, not a graph: glow.load returns it, and you can call it"
+            )
         return module
     from glow_frontends.onnx import import_model
 
     try:
         return import_model(model, shapes=dict(shapes or {}), sizes=Symbols())
     except OpenSizes as error:
-        raise ShapeError(f"the model's sizes cannot stay open: {error}; bind them by shapes=") from None
+        raise ShapeError(f"the model's sizes cannot be dynamic: {error}; fix them with shapes=") from None
 
 
 def parsed(model: Any) -> Any:
@@ -138,7 +140,7 @@ def _exported(model: Any) -> ModuleOp:
         return import_exported(model)
     except OpenSizes as error:
         raise ShapeError(
-            f"the function's sizes cannot stay open: {error}; export it for known ones"
+            f"the function's sizes cannot be dynamic: {error}; export it with fixed sizes"
         ) from None
 
 
@@ -237,7 +239,7 @@ def compile(
         model = TorchModel(model, example_inputs, dynamic_shapes)
     elif example_inputs is not None or dynamic_shapes is not None:
         raise TypeError(
-            "example_inputs and dynamic_shapes say how a PyTorch module is exported; others give shapes="
+            "example_inputs and dynamic_shapes are for PyTorch modules; use shapes= for other models"
         )
     if is_saved(model):
         if states is not None:
@@ -309,7 +311,7 @@ def _saved(path: str | Path, backend: Backend, chosen: bool) -> Executable:
     if chosen or backend.name != net.backend.name:
         what = "shapes and pipeline" if chosen else f"backend {net.backend.name}"
         raise UnsupportedError(
-            f"{path} is compiled already, its {what} chosen; compile the model it was made of"
+            f"{path} is already compiled, so {what} cannot be chosen; compile the original model"
         )
     return net
 

@@ -71,7 +71,7 @@ class LanguageModel:
             raise GlowError(f"activations='{activations}': expected int8 or f32")
         if is_kind(path, FileKind.ONNX):
             if weights != "stored":
-                raise GlowError(f"weights='{weights}': an ONNX model's weights stay as they are stored")
+                raise GlowError(f"weights='{weights}': the weights of an ONNX model cannot be changed")
             self.files, self.programs = _of_onnx(Path(path), made, capacity)
         else:
             from glow_frontends.language import read_language_model

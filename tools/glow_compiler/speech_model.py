@@ -90,7 +90,7 @@ class SpeechModel:
             rounded = activations == "int8"
             self.programs = _SpeechPrograms(self.files, made, weights, group, rounded)
         elif weights != "stored":
-            raise GlowError(f"weights='{weights}': an ONNX model's weights stay as they are stored")
+            raise GlowError(f"weights='{weights}': the weights of an ONNX model cannot be changed")
         else:
             from glow_frontends.onnx.speech import read_onnx_listener
 

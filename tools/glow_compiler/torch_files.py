@@ -42,7 +42,7 @@ def load(path: Path) -> Any:
     except GlowError:
         raise
     except Exception as error:  # of PyTorch's code, of any kind
-        raise GlowError(f"{path} is no program of torch.export.save: {error}") from None
+        raise GlowError(f"{path} was not written by torch.export.save: {error}") from None
 
 
 def _archives(path: Path) -> Iterator[tuple[str, Callable[[str], bytes], list[str]]]:

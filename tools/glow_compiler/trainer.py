@@ -263,7 +263,7 @@ class Trainer:
         if key not in self._others:
             try:
                 if not count:
-                    raise GlowError("there is nothing to learn from")
+                    raise GlowError("there are no training data")
                 trainer = self._build(shapes)
                 if trainer.graph.lone_statistics() > self.graph.lone_statistics():
                     raise GlowError("a normalisation of the batch has one value for each channel")
@@ -487,7 +487,7 @@ class Trainer:
                 f"{path}: saved within an epoch of batches of {batch}; here they have {self.batch}"
             )
         if facts["seed"] != self.seed and self.graph.drops:
-            raise GlowError(f"{path}: seed {facts['seed']} decided what is dropped; here it is {self.seed}")
+            raise GlowError(f"{path}: seed {facts['seed']} was used for dropout; here it is {self.seed}")
         for name, array in arrays.items():
             self.state[name][...] = array
         self.steps, self.epoch = facts["steps"], facts["epoch"]

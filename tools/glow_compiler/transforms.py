@@ -142,7 +142,7 @@ def jvp(fun: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any]
             raise UnsupportedError(f"jvp: {what} is a {type(values).__name__}, expected a tuple; write (x,)")
     if len(primals) != len(tangents):
         raise UnsupportedError(
-            f"jvp: {len(primals)} primals and {len(tangents)} tangents; give one tangent an argument"
+            f"jvp: {len(primals)} primals and {len(tangents)} tangents; give one tangent per argument"
         )
     return _ahead(fun)(tuple(primals), tuple(tangents))
 

@@ -54,7 +54,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if suffix is None:
         parser.error(str(refuse_file(a.model, "an ONNX model or IR")))
     if a.output is not None and a.output.suffix != suffix:
-        parser.error(f"what is made of a {suffix} file is one, too: -o NAME{suffix}")
+        parser.error(f"the result of a {suffix} file is a {suffix} file: -o NAME{suffix}")
     return guarded(lambda: _run(a))
 
 

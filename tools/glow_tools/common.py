@@ -285,7 +285,7 @@ def shape_option(text: str) -> tuple[str, tuple[int, ...]]:
 def count_option(text: str) -> int:
     """A whole number of at least 0; argparse reports what is wrong with it."""
     if not text.isdecimal():
-        raise argparse.ArgumentTypeError(f"'{text}' is not a whole number, 0 or more")
+        raise argparse.ArgumentTypeError(f"'{text}' is not an integer, 0 or more")
     return int(text)
 
 

@@ -64,7 +64,7 @@ def _arguments() -> argparse.ArgumentParser:
 def _bytes(text: str) -> int:
     match = re.fullmatch(r"(\d+)([KMG]?)", text.upper())
     if match is None:
-        raise argparse.ArgumentTypeError(f"'{text}' is no number of bytes: 65536, 64K, 2M")
+        raise argparse.ArgumentTypeError(f"'{text}' is not a size in bytes; write for example 65536, 64K, 2M")
     return int(match[1]) << {"": 0, "K": 10, "M": 20, "G": 30}[match[2]]
 
 

@@ -119,7 +119,7 @@ def _reproduced(a: argparse.Namespace) -> argparse.Namespace:
     from glow_dialects.core.errors import GlowError
 
     if a.file == "-":
-        raise GlowError("a reproducer is a file: its weights lie beside it")
+        raise GlowError("a reproducer is a file, with its weights in a second file")
     first = read_text(a.file)[0].partition("\n")[0]
     start = "// RUN: glow-opt %s "
     if not first.startswith(start):

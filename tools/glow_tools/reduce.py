@@ -62,7 +62,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         parser.error(str(refuse_file(a.file, "an ONNX model or IR")))
     a.output = a.output or Path(f"reduced{suffix}")
     if a.output.suffix != suffix:
-        parser.error(f"what is made of a {suffix} file is one, too: -o NAME{suffix}")
+        parser.error(f"the result of a {suffix} file is a {suffix} file: -o NAME{suffix}")
     if a.passes is None and "{passes}" in a.check:
         parser.error("{passes} in --check needs --passes PIPELINE")
     if a.passes is not None and "{passes}" not in a.check:

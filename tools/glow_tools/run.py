@@ -161,7 +161,7 @@ def _draw(net: Any, a: argparse.Namespace) -> None:
     program = getattr(net, "program", None)
     timeline = program and program.timeline()
     if timeline is None:
-        fail(f"backend {a.backend} counts no cycles: there is nothing for --timeline")
+        fail(f"backend {a.backend} does not count cycles, so there is no timeline")
     with whole(a.timeline) as temporary:
         text = timeline.svg() if a.timeline.suffix == ".svg" else timeline.trace()
         temporary.write_text(text, encoding="utf-8")

@@ -215,7 +215,7 @@ def _devices(a: argparse.Namespace) -> list[Device]:
 def _check_tls(key: Path | None, certificate: Path | None) -> None:
     """GlowError where there is one without the other, or they are no pair."""
     if (key is None) != (certificate is None):
-        raise GlowError("--tls-key and --tls-certificate go together")
+        raise GlowError("--tls-key and --tls-certificate must be used together")
     if key is None or certificate is None:
         return
     import ssl

@@ -154,7 +154,7 @@ def own_labels(a: argparse.Namespace, data: dict[str, np.ndarray], path: Path) -
 def pop_labels(data: dict[str, np.ndarray], labels: str, path: Path) -> np.ndarray:
     """The labels, removed from the data."""
     if labels not in data:
-        fail(f"{path} has no labels '{labels}'; it holds: {', '.join(data)} (see --labels)")
+        fail(f"{path} has no labels '{labels}'; it contains: {', '.join(data)} (see --labels)")
     return data.pop(labels)
 
 
@@ -164,7 +164,7 @@ def chosen(data: Mapping[str, np.ndarray], names: Sequence[str], path: Path) -> 
         return {names[0]: data["x"]}
     missing = [n for n in names if n not in data]
     if missing:
-        fail(f"{path} has no input '{missing[0]}'; it holds: {', '.join(data)}")
+        fail(f"{path} has no input '{missing[0]}'; it contains: {', '.join(data)}")
     return {n: data[n] for n in names}
 
 

@@ -49,7 +49,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     a = parser.parse_args(argv)
     if a.output is not None:
         if a.target != "-":
-            parser.error("two targets: give the second file or -o")
+            parser.error("two outputs: give either the second file or -o")
         a.target = a.output
     form = a.to or Path(a.target).suffix.removeprefix(".") or "mlir"
     if form in ("mlir", "onnx") and a.target != "-" and Path(a.target).suffix != f".{form}":

@@ -230,7 +230,7 @@ class GraphBuilder(Math, Shapes, Networks):
             found = ", ".join(str(size[0]) for size in sorted(batches) if size)
             raise ShapeError(
                 f"predicated: {predicate.type} has one flag for each of {flags} samples, the operators "
-                f"inside have first dimensions of {found}; give one flag a sample, or a single boolean"
+                f"inside have first dimensions of {found}; give one flag per sample, or a single boolean"
             )
 
     def _port(self, name: str, kind: Tensor, role: str, first: Array | None = None) -> Value:

@@ -112,7 +112,7 @@ class Node:
             case ArrayAttr() as listed:
                 return tuple(v.value.data for v in listed.data if isinstance(v, IntegerAttr))
             case other:
-                raise RuleError(f"attribute '{name}' is {other}, no list of whole numbers")
+                raise RuleError(f"attribute '{name}' is {other}, not a list of integers")
 
     def integer(self, name: str, default: int | None = None) -> int:
         """A whole number."""

@@ -23,7 +23,7 @@ def quantize_blocks(
     squared errors, weighed by `importance` [inputs], such as the mean squares of the activations.
     """
     if bits not in _SHRINKS:
-        raise GlowError(f"weights of {bits} bits: there are those of 4 and 8")
+        raise GlowError(f"weights of {bits} bits are not supported; use 4 or 8")
     outputs, inputs = weights.shape
     if block < 1 or inputs % block:
         raise GlowError(f"{inputs} inputs of a matrix are no whole number of blocks of {block}")

@@ -126,7 +126,7 @@ class PlaneConvOp(SumsOp):
         out, inner, *kernel = shape_of(self.filter)
         if channels != inner:
             raise VerifyException(
-                f"{self.name}: {channels} channels, the filter takes {inner}; they must be as many"
+                f"{self.name}: {channels} channels, the filter takes {inner}; these numbers must be equal"
             )
         window = ((self.row_stride, 1), (0, 0, 0, 0), self.dilations)
         return [tensor((batch, out, *output_sizes(size, kernel, *window)), element_of(self.input))]

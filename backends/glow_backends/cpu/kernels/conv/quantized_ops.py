@@ -46,7 +46,9 @@ class IntegerConvOp(PureOp):
 
     def check(self) -> None:
         if (self.residual is None) != (self.between is None):
-            raise VerifyException(f"{self.name}: `residual` and `between` come together; give both, or none")
+            raise VerifyException(
+                f"{self.name}: `residual` and `between` must be given together; give both, or none"
+            )
         if self.residual is not None and shape_of(self.residual) != shape_of(self.results[0]):
             raise VerifyException(
                 f"{self.name}: the residual is {self.residual.type}; give one of the result's shape"
