@@ -87,6 +87,6 @@ class LegalizePass(BackendSpec, GraphPass):
         if not node.can_decompose():
             raise UnsupportedError(f"{who}: {what} has neither an instruction nor a decomposition")
         raise UnsupportedError(
-            f"{who} says that it supports {what}, which has no instruction: its supports() must be "
-            "false for it, so that it is decomposed, or the operator needs a reference in NumPy"
+            f"{who} claims to support {what}, which has no instruction: its supports() must be False "
+            "for it, so that it is decomposed, or the operator needs a reference in NumPy"
         )

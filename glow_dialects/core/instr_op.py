@@ -202,9 +202,8 @@ class InstrOp(Operator):
         wanted = [buffer_type(typed(t)) for t in expected]
         if [typed(t) for t in wanted] != [typed(t) for t in actual]:
             raise VerifyException(
-                f"{self.name}: @out buffers are {', '.join(map(str, actual))}, "
-                f"operands give {', '.join(map(str, wanted))}"
-                "; write the latter"
+                f"{self.name}: @out buffers are {', '.join(map(str, actual))} but the operands give "
+                f"{', '.join(map(str, wanted))}; write the latter"
             )
 
     # --- syntax ------------------------------------------------------------------------------

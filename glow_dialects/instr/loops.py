@@ -103,14 +103,13 @@ class ForOp(IRDLOperation):
         kinds = [type(a.type) for a in self.block.args]
         if kinds != [IndexType, *(TokenType for _ in self.tokens)] or len(self.last) != len(self.tokens):
             raise VerifyException(
-                "glow_instr.for: the body has an index, and as many tokens as the loop"
-                "; correct the arguments of the block"
+                "glow_instr.for: the body needs an index, and as many tokens as the loop; correct the "
+                "arguments of the block"
             )
         if len(self.yielded) != len(self.tokens):
             raise VerifyException(
-                f"glow_instr.for: the loop carries {len(self.tokens)} tokens, "
-                f"a turn yields {len(self.yielded)}"
-                "; yield as many"
+                f"glow_instr.for: the loop carries {len(self.tokens)} tokens, an iteration yields "
+                f"{len(self.yielded)}; yield that many"
             )
         if any(isinstance(op, YieldOp) and op is not self.block.last_op for op in self.block.ops):
             raise VerifyException("glow_instr.yield: must be at the end of a loop's body; move it there")

@@ -100,8 +100,8 @@ class DequantizeBlocksOp(PureOp):
         bits, block, depth = self.bits, self.block, self.depth
         if bits not in WIDTHS or block < 1 or depth < 0:
             raise VerifyException(
-                f"{self.name}: {bits} bits in blocks of {block} over {depth} places"
-                "; blocks must fill the places"
+                f"{self.name}: {bits} bits in blocks of {block} over {depth} elements; blocks must cover "
+                "all elements"
             )
         if dtype_of(self.codes.type) != np.uint8:
             raise VerifyException(f"{self.name}: codes are {self.codes.type}, expected bytes")

@@ -47,8 +47,8 @@ class NonMaxSuppressionOp(PureOp):
             raise VerifyException(f"{self.name}: boxes must be [batch, box, 4], scores [batch, class, box]")
         if (boxes[0], boxes[1]) != (scores[0], scores[2]):
             raise VerifyException(
-                f"{self.name}: boxes {boxes} and scores {scores} do not belong together"
-                "; both need one batch and number of boxes"
+                f"{self.name}: boxes {boxes} and scores {scores} do not match; both need the same batch "
+                "and number of boxes"
             )
         if element_of(self.boxes) != element_of(self.scores):
             raise VerifyException(

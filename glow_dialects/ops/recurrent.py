@@ -382,8 +382,8 @@ class RecurrentOp(PureOp):
             check_choice(self.name, "activation", name, tuple(ACTIVATIONS))
         if len(names) != directions * len(self.FUNCTIONS):
             raise VerifyException(
-                f"{self.name}: {len(names)} activations for {directions} directions of {len(self.FUNCTIONS)}"
-                "; give as many"
+                f"{self.name}: {len(names)} activations for {directions} directions of "
+                f"{len(self.FUNCTIONS)}; give that many"
             )
         for value in (x, w, r):
             if len(shape_of(value)) != 3:

@@ -59,8 +59,8 @@ class TreeSumsOp(PureOp):
             )
         if len(shape_of(self.input)) != 2 or {element_of(self.splits), element_of(self.weights)} != {real}:
             raise VerifyException(
-                f"{self.name}: samples {self.input.type} beside {self.splits.type}"
-                "; both need the same element type"
+                f"{self.name}: samples {self.input.type} with {self.splits.type}; both need the same "
+                "element type"
             )
         if self.depth < 0:
             raise VerifyException(f"{self.name}: a depth of {self.depth}; give at least 1")

@@ -42,9 +42,8 @@ def load_program(path: str | Path, trust: bool = False) -> Executable:
         lacking = backend.lacks(manifest["needs"])
         if lacking:
             raise UnsupportedError(
-                f"{path} contains code for processors with {', '.join(lacking)}, "
-                "which this one does not have: "
-                "compile the model here, or with cpu= for the processors that are to run it"
+                f"{path} contains code for processors with {', '.join(lacking)}, which this one does not "
+                "have: compile the model here, or with cpu= for the target processors"
             )
         net = Executable(SavedPrograms(archive, backend, manifest))
         archive.checked()

@@ -172,8 +172,8 @@ class SavedPrograms(ProgramSource):
             ]
             known = "; ".join([*self._texts, *open_ones]) or "other inputs"
             raise ShapeError(
-                f"{self._path} has no program for {_text(self.plain(shapes))}: there are those for {known}; "
-                "compile the model for these shapes, too, and save it again"
+                f"{self._path} has no program for {_text(self.plain(shapes))}, only for {known}; compile "
+                "the model for these shapes too, and save it again"
             )
         return program
 
@@ -216,9 +216,9 @@ class Archive:
             raise GlowError(f"{path} has format {form}, this version of Glow reads {FORMAT}: save it again")
         if not trusted and not is_sealed(text, sealed):
             raise GlowError(
-                f"{path} holds machine code and was not saved with this user's key, or is damaged: "
-                "compile the model here, or where you trust who made it, "
-                f"glow.load_program(path, trust=True); the key is {key_file() or 'nowhere, without a home'}"
+                f"{path} contains machine code and was not saved with this user's key, or is damaged: "
+                "compile the model here or, if you trust its author, use glow.load_program(path, "
+                f"trust=True); the key is {key_file() or 'nowhere, without a home'}"
             )
         self._unchanged = is_unchanged(path)
         self._blocks: dict[str, Array] = {}

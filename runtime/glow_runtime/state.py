@@ -224,8 +224,8 @@ class State(Mapping[str, "Array"]):
                 )
             elif known is None and size is None:
                 raise BindingError(
-                    f"state '{kept.name}' is {kept.input.named_shape}, and no input tells the size of axis "
-                    f"{kept.open_axes[place]}: give its first value, net.state({{'{kept.name}': array}})"
+                    f"state '{kept.name}' is {kept.input.named_shape}, and no input determines the size of "
+                    f"axis {kept.open_axes[place]}: give its first value, net.state({{'{kept.name}': array}})"
                 )
         if known is None:
             self._sizes[kept.sizes] = [size or 0 for size in asked]
@@ -247,8 +247,8 @@ class State(Mapping[str, "Array"]):
         """GlowError where there may not be so many places."""
         if self._capacity is not None and length > self._capacity:
             raise GlowError(
-                f"the state is full: '{kept.name}' would have {length} places, capacity={self._capacity}; "
-                "reset or truncate it, or take one with more: net.state(capacity=...)"
+                f"the state is full: '{kept.name}' would have length {length}, capacity={self._capacity}; "
+                "reset or truncate it, or make a larger one: net.state(capacity=...)"
             )
 
     def _make_room(self, kept: Kept, length: int) -> None:

@@ -133,7 +133,7 @@ def test_sizes_by_shapes() -> None:
     found = {s.name: n * s.divisor for s, n in sizes_of(made, {"x": (24, 5)}).items()}
     assert found == {"n": 24, "k": 5}
     assert sizes_of(made, {}, every=False) == {}
-    with pytest.raises(ShapeError, match=r": no input tells the size n, k"):
+    with pytest.raises(ShapeError, match=r": no input determines the size n, k"):
         sizes_of(made, {})
     with pytest.raises(ShapeError, match=r"'x' has shape \(24,\), expected \(n, k\)"):
         sizes_of(made, {"x": (24,)})

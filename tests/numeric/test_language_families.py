@@ -156,7 +156,7 @@ def test_settings_left_out(kind: str) -> None:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"model_type": "mamba2"}, "'mamba2' is not known (it has layers that keep a state instead"),
+        ({"model_type": "mamba2"}, "'mamba2' is not supported (it has layers that keep a state instead"),
         (
             {"model_type": "llama4"},
             "'llama4' is not known (it has attention within chunks); there are: arcee",

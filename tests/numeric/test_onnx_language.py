@@ -158,7 +158,7 @@ def test_messages(tmp_path: Path) -> None:
     other = helper.make_tensor_value_info("y", TensorProto.FLOAT, [2])
     graph = helper.make_graph([helper.make_node("Relu", ["x"], ["y"])], "g", [value], [other])
     onnx.save(helper.make_model(graph), tmp_path / "relu.onnx")
-    with pytest.raises(glow.UnsupportedError, match="a decoder takes tokens and past keys and values"):
+    with pytest.raises(glow.UnsupportedError, match="a decoder needs tokens and past keys and values"):
         glow.LanguageModel(tmp_path / "relu.onnx")
     (tmp_path / "bad.onnx").write_bytes(b"\xff" * 30)
     with pytest.raises(glow.GlowError, match="this is no ONNX model"):

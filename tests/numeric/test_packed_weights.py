@@ -337,7 +337,7 @@ REFUSED: dict[str, tuple[_Packer, dict[str, Any], dict[str, Callable[[Array], Ar
         _Packer("compressed", 7, 32, version="0.12.2"),
         {"config_groups": {str(b): {"weights": {"num_bits": b}} for b in (7, 8)}},
         {},
-        "64 codes in 16 words of 32 bits are no codes of 8 or 7 bits that can be told from others",
+        "64 codes in 16 words of 32 bits cannot be recognised as codes of 8 or 7 bits",
     ),
 }
 
@@ -386,7 +386,7 @@ DAMAGE: dict[str, tuple[dict[str, Any], Callable[[dict[str, Array]], None] | Non
     "bits": (
         {},
         _changed("qzeros", lambda x: x[:, :-1]),
-        "64 codes in 7 words of 32 bits are no codes of 1 to 8 bits",
+        "64 codes in 7 words of 32 bits cannot be recognised as codes of 1 to 8 bits",
     ),
     "meta": ({"meta": "gptqmodel"}, None, "'meta' is not a table of settings"),
     "text": ({"group_size": "four"}, None, "is not a table of settings with a group size"),
@@ -463,5 +463,5 @@ def test_saving_what_cannot_be(tmp_path: Path, packed: Path) -> None:
     with pytest.raises(glow.GlowError, match="quantised already; copy the folder"):
         glow.LanguageModel(packed).save(tmp_path / "few")
     lms.written(tmp_path / "latents", "deepseek_v3", kv_lora_rank=32)
-    with pytest.raises(glow.GlowError, match="kv_b_proj' makes keys and values of latents"):
+    with pytest.raises(glow.GlowError, match="kv_b_proj' projects latents to keys and values"):
         glow.LanguageModel(tmp_path / "latents", weights="int4").save(tmp_path / "few")

@@ -165,7 +165,7 @@ def test_open_batch() -> None:
             state["past_key_values.0.key"]
         for length in (4, 1, 1):
             _same(net, state, reference, _rows(length, batch=batch))
-    with pytest.raises(glow.BindingError, match="is for batch=3, the inputs have 2: take another"):
+    with pytest.raises(glow.BindingError, match="is for batch=3, the inputs have 2: use another state"):
         net.run(_rows(1, batch=2), state=state)
 
 
@@ -419,7 +419,7 @@ def test_wrong_values(decoder: Any) -> None:
     state[key] = good[value]  # of the same length
     np.testing.assert_array_equal(state[key], good[value])
     for length in (-1, 4):
-        with pytest.raises(glow.GlowError, match=rf"truncate\({length}\): state '{key}' has 3 places"):
+        with pytest.raises(glow.GlowError, match=rf"truncate\({length}\): state '{key}' has length 3"):
             state.truncate(length)
     with pytest.raises(glow.BindingError, match=r"input 'v' has shape"):
         decoder.run({**_rows(1), "v": np.ones((1, HEADS, 1, 3), np.float32)}, state=state)
@@ -427,7 +427,7 @@ def test_wrong_values(decoder: Any) -> None:
     unnamed = _model([_node("Identity", "h", "hn")], [_port("h", "")], [_port("hn", "")])
     net = glow.compile(unnamed, states={"hn": "h"})
     with pytest.raises(
-        glow.BindingError, match=r"no input tells the size of axis 0: give its first value, net\.state"
+        glow.BindingError, match=r"no input determines the size of axis 0: give its first value, net\.state"
     ):
         net.run({})
     assert net.run({}, state=net.state({"h": np.ones(3, np.float32)})) == {}

@@ -127,7 +127,7 @@ def test_code_is_refused(kind: str, good: Path, tmp_path: Path) -> None:
     place = tmp_path / "ran"
     path = changed(good, tmp_path / "evil.pt2", samples(place)[kind])
     assert path.read_bytes() != good.read_bytes()
-    with pytest.raises(glow.GlowError, match=r"evil\.pt2: .* runs code when it is read; where you trust"):
+    with pytest.raises(glow.GlowError, match=r"evil\.pt2: .* runs code when it is read; if you trust"):
         glow.load(path)
     assert not place.exists()
 

@@ -311,7 +311,7 @@ def _saved(path: str | Path, backend: Backend, chosen: bool) -> Executable:
     if chosen or backend.name != net.backend.name:
         what = "shapes and pipeline" if chosen else f"backend {net.backend.name}"
         raise UnsupportedError(
-            f"{path} is already compiled, so {what} cannot be chosen; compile the original model"
+            f"{path} is already compiled, so its {what} cannot be chosen; compile the original model"
         )
     return net
 

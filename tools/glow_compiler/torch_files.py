@@ -156,6 +156,6 @@ def _is_expression(text: Any) -> bool:
 
 def _refuse(path: Path, name: str, why: str) -> None:
     raise GlowError(
-        f"{path}: '{name}' in it {why}, which runs code when it is read; where you trust the file's author, "
-        "read it yourself: glow.compile(torch.export.load(path))"
+        f"{path}: '{name}' in it {why}, which runs code when it is read; if you trust the file's "
+        "author, load it yourself: glow.compile(torch.export.load(path))"
     )

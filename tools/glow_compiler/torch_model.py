@@ -77,7 +77,7 @@ class TorchModel:
             self.program = _read(Path(model)) if isinstance(model, str | Path) else model
         elif example_inputs is None:
             raise TypeError(
-                f"{type(model).__name__} is a PyTorch module: give what it is called with, "
+                f"{type(model).__name__} is a PyTorch module and needs example inputs: "
                 "glow.compile(module, example_inputs), or torch.export.export(module, example_inputs)"
             )
         else:

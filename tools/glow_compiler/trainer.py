@@ -301,8 +301,8 @@ class Trainer:
     ) -> None:
         if before is None:
             raise GlowError(
-                f"the loss is {loss} at step {self.steps}, whose update was applied; with "
-                "Trainer(detect_anomaly=True) such steps are undone, and the operator is named"
+                f"the loss is {loss} at step {self.steps}, and the weights were updated; "
+                "Trainer(detect_anomaly=True) undoes such steps and names the operator"
             )
         for name, array in before.items():
             self.state[name][...] = array

@@ -229,8 +229,9 @@ class GraphBuilder(Math, Shapes, Networks):
         if flags != 1 and batches and shape not in batches:
             found = ", ".join(str(size[0]) for size in sorted(batches) if size)
             raise ShapeError(
-                f"predicated: {predicate.type} has one flag for each of {flags} samples, the operators "
-                f"inside have first dimensions of {found}; give one flag per sample, or a single boolean"
+                f"predicated: {predicate.type} has one flag for each of {flags} samples, but the first "
+                f"dimensions of the operators inside are {found}; give one flag per sample, or a single "
+                "boolean"
             )
 
     def _port(self, name: str, kind: Tensor, role: str, first: Array | None = None) -> Value:

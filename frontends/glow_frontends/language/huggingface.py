@@ -48,8 +48,8 @@ def _read(folder: Path, whole: Mapping[str, Any], config: Config) -> LanguageFil
         raise UnsupportedError(f"{folder}: whisper writes down sounds; glow.SpeechModel reads it")
     if kind not in NAMES:
         known = ", ".join(NAMES)
-        lacking = f"the architecture '{kind}' is not known{missing(kind)}"
-        raise UnsupportedError(f"{folder}: {lacking}; there are: {known}")
+        lacking = f"the architecture '{kind}' is not supported{missing(kind)}"
+        raise UnsupportedError(f"{folder}: {lacking}; supported are: {known}")
     decoder = decoder_of(config)
     label, quantised = config.label("quantization_config"), config.get("quantization_config")
     if quantised is None:

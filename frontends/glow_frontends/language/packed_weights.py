@@ -249,8 +249,7 @@ class _Packed:
         scales, shifts = (self._floats(n)[:groups].astype(np.float32).T for n in ("scales", named))
         if scales.shape != shifts.shape:
             raise GlowError(
-                f"{self.place}: '{self.base}': scales {scales.shape} and {named} {shifts.shape} do not fit "
-                "together"
+                f"{self.place}: '{self.base}': scales {scales.shape} and {named} {shifts.shape} do not match"
             )
         return _Codes(4, in_fours(words), -shifts / np.where(scales == 0, 1, scales), scales)
 
@@ -296,8 +295,8 @@ class _Packed:
         if not fitting or len(likely) > 1:
             bits = " or ".join(map(str, likely or ["1 to 8"]))
             raise UnsupportedError(
-                f"{self.place}: '{self.base}': {codes} codes in {words} words of 32 bits are no codes of "
-                f"{bits} bits that can be told from others"
+                f"{self.place}: '{self.base}': {codes} codes in {words} words of 32 bits cannot be "
+                f"recognised as codes of {bits} bits"
             )
         return (likely or fitting)[0]
 

@@ -48,7 +48,7 @@ class Scaled:
         weight = self.tensors[f"{self.base}.weight"]()
         if weight.ndim != 2 or str(weight.dtype) not in KINDS:
             raise GlowError(
-                f"{self.place}: '{self.base}.weight' is {weight.dtype} {list(weight.shape)} beside scales; "
+                f"{self.place}: '{self.base}.weight' is {weight.dtype} {list(weight.shape)} with scales; "
                 f"matrices of {' and '.join(KINDS)} are known"
             )
         outputs, inputs = weight.shape
@@ -63,7 +63,7 @@ class Scaled:
         codes = np.ascontiguousarray(weight).view(np.uint8)
         if weight.dtype != np.int8:
             if ((codes & 0x7F) == 0x7F).any():
-                raise GlowError(f"{self.place}: '{self.base}.weight' contains NaN or infinity")
+                raise GlowError(f"{self.place}: '{self.base}.weight' contains NaN")
             return Blocks(codes, scales, 8, block, inputs, levels=E4M3)
         codes = codes ^ np.uint8(128)
         if f"{self.base}.weight_zero_point" not in self.tensors:

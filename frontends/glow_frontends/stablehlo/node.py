@@ -120,7 +120,7 @@ class Node:
         if found is None and default is not None:
             return default
         if not isinstance(found, IntegerAttr):
-            raise RuleError(f"attribute '{name}' is {found}, no whole number")
+            raise RuleError(f"attribute '{name}' is {found}, not an integer")
         return found.value.data
 
     def flag(self, name: str) -> bool:

@@ -222,8 +222,8 @@ def _einsum(u: Unit, *arrays: SSAValue, subscripts: str) -> SSAValue:
         result = spare[:most] + "".join(sorted(once))
     if not set(result) <= set(letters) or len(set(result)) < len(result):
         raise VerifyException(
-            f"einsum '{subscripts}': each axis of the result once, and of an array"
-            "; correct the letters behind ->"
+            f"einsum '{subscripts}': each axis of the result must be an axis of an array, once; "
+            "correct the letters after ->"
         )
     product, term = named[0]
     for index, (array, other) in enumerate(named[1:], 2):

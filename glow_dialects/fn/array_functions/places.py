@@ -37,8 +37,8 @@ def _split_part(
         return window(u, a, at, start, max(start, end))
     if not uneven and size % sections:
         raise VerifyException(
-            f"an axis of {size} is not divided into {sections} equal parts"
-            "; give a divisor, the places to cut at, or use np.array_split"
+            f"an axis of {size} is not divided into {sections} equal parts; give a divisor, the "
+            "positions to split at, or use np.array_split"
         )
     step, longer = size // sections, size % sections
     return window(u, a, at, *(i * step + min(i, longer) for i in (index, index + 1)))

@@ -389,8 +389,8 @@ class MapOut(MapPrimitive):
                 return self.from_rows(m, v, axis, like, where)
             if rows:
                 raise UnsupportedError(
-                    f"{shown(like.place)}: vmap: out_axes has None for {what}, which is another one for each"
-                    " row; give it an axis"
+                    f"{shown(like.place)}: vmap: out_axes is None for {what}, which differs from row to row; "
+                    "give it an axis"
                 )
             return v
 

@@ -262,8 +262,8 @@ class Specializer(Meaning):
             except TypesDiffer as error:
                 name = instance.function.block.args[index].name_hint or f"argument {index}"
                 raise UnsupportedError(
-                    f"{self.functions.place(instance.name)}: '{name}' is {error} in turn;"
-                    " keep one type and shape for a value that a loop or recursion carries"
+                    f"{self.functions.place(instance.name)}: '{name}' is alternately {error}; keep one type "
+                    "and shape for a value that a loop or recursion carries"
                 ) from None
             if new != old:
                 assert not self.settled, f"{instance.name} is called with types that were not inferred"

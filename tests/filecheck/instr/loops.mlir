@@ -59,8 +59,8 @@ glow_instr.func @dropped attributes {memories = {near = {size = 4096 : i64}}} de
 // -----
 
 // A turn hands on fewer tokens than the loop carries.
-// expected-error@unknown {{glow_instr.for: the loop carries 1 tokens, a turn yields 0}}
-// CHECK: glow_instr.for: the loop carries 1 tokens, a turn yields 0
+// expected-error@unknown {{glow_instr.for: the loop carries 1 tokens, an iteration yields 0}}
+// CHECK: glow_instr.for: the loop carries 1 tokens, an iteration yields 0
 glow.placeholder @x state : tensor<8x8xf32>
 glow.placeholder @y output : tensor<8x8xf32>
 glow_instr.func @fewer attributes {memories = {near = {size = 4096 : i64}}} declare {

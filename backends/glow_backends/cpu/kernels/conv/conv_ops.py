@@ -76,8 +76,8 @@ class ConvOp(SumsOp):
         channels, lanes = inner * self.group, self.lanes
         if (shape[1] if self.plain_input else shape[1] * lanes) not in range(channels, channels + lanes):
             raise VerifyException(
-                f"{self.name}: {self.input.type} does not hold {channels} channels"
-                "; give as many as there are, or fewer in the last block"
+                f"{self.name}: {self.input.type} does not have {channels} channels; only the last block "
+                "may have fewer"
             )
         window = (self.strides, self.pads, self.dilations)
         sizes = output_sizes(shape[2:4], kernel, *window)

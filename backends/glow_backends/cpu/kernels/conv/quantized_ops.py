@@ -57,8 +57,8 @@ class IntegerConvOp(PureOp):
         depthwise = 1 < self.group == shape_of(self.filter)[0] and shape_of(self.filter)[1] == 1
         if (source.signed and is_byte(self.input)) or (any(self.pads) and zero_of(source) and not depthwise):
             raise VerifyException(
-                f"{self.name}: bytes must be unsigned, an input has zero point 0 where it is padded, "
-                f"got {self.input.type}"
+                f"{self.name}: bytes must be unsigned, and a padded input needs zero point 0, got "
+                f"{self.input.type}"
             )
         batch, _, height, width, lanes = shape_of(self.input)
         out, _, *kernel = shape_of(self.filter)

@@ -59,8 +59,8 @@ class AttentionOp(PureOp):
         shared = are_equal(k[1], 0) or not are_equal(q[1] % k[1], 0)
         if q[0] != k[0] or (q[1] != k[1] and shared) or k[:3] != v[:3] or q[3] != k[3]:
             raise VerifyException(
-                f"{self.name}: heads q {q}, k {k} and v {v} do not fit; batches and features must agree, and "
-                "the heads of q be a multiple of those of k"
+                f"{self.name}: heads q {q}, k {k} and v {v} do not fit; batches and features must be "
+                "equal, and the heads of q a multiple of those of k"
             )
         keys = self.places[0] if self.places else k[2]
         if len(self.places) > 1 or not 0 <= keys <= k[2]:
