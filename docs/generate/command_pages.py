@@ -1,4 +1,4 @@
-"""The reference of commands: what `--help` of each prints."""
+"""The reference of commands: the output of --help."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from glow_tools import entry
 
 INTRODUCTION = """# Commands
 
-Exit status: 0 success, 1 bad input or failed check, 2 usage.
+Exit status: 0 success, 1 bad input or failed check, 2 usage error.
 """
 
 
@@ -23,7 +23,8 @@ def commands() -> dict[str, str]:
     """Every command with the module whose `main` it is."""
     names = (name for name, value in vars(entry).items() if callable(value) and not name.startswith("_"))
     own = {f"glow-{name}": f"glow_tools.{name}" for name in names if value_of(name)}
-    return {**own, "python -m glow_tools.new_op": "glow_tools.new_op"}
+    modules = ("sample", "new_op", "new_backend")
+    return own | {f"python -m glow_tools.{name}": f"glow_tools.{name}" for name in modules}
 
 
 def value_of(name: str) -> bool:

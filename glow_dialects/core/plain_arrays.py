@@ -24,7 +24,9 @@ def check_plain(what: str, value: Any) -> None:
         return
     masked = isinstance(value, np.ma.MaskedArray)
     instead = "x.filled(value), or its mask as an array" if masked else "np.asarray(x)"
-    raise BindingError(f"{what} is a {kind.__module__}.{kind.__name__}, no plain array; give {instead}")
+    raise BindingError(
+        f"{what} is a {kind.__module__}.{kind.__name__}, not an ordinary array; give {instead}"
+    )
 
 
 def as_plain(what: str, value: Any) -> Any:
@@ -35,4 +37,4 @@ def as_plain(what: str, value: Any) -> Any:
     try:
         return np.asarray(value)
     except ValueError:
-        raise BindingError(f"{what} is a list of unequal parts, not a tensor") from None
+        raise BindingError(f"{what} is a list with rows of different lengths, not a tensor") from None

@@ -91,7 +91,7 @@ def _with_numbers(attribute: Attribute, numbers: Sequence[Any], name: str) -> At
         number = numbers[int(text[1:])]
         known = int | float | np.integer | np.floating | Extent
         if not isinstance(number, known) and (name == "key" or not isinstance(number, str | Sequence)):
-            raise UnknownNumber(f"{what} must be known when compiling; {hint}")
+            raise UnknownNumber(f"{what} must be known at compile time; {hint}")
         return number
 
     if isinstance(attribute, ArrayAttr):

@@ -163,7 +163,7 @@ class RecurrentTrainOp(_Recurrent):
         )
         if self.bias is not None and (kind != "gru" or not self.linear_before_reset):
             raise VerifyException(
-                f"{self.name}: a gru alone, its reset last, has a bias of its own; leave it out"
+                f"{self.name}: only a gru with linear_before_reset has this bias; remove it"
             )
         element = element_of(self.projected)
         every = tensor((steps, samples, hidden), element)

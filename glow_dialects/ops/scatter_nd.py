@@ -52,11 +52,13 @@ class ScatterNdOp(PureOp):
         if not indices or indices[-1] > len(data):
             raise VerifyException(
                 f"glow.scatter_nd: {self.indices.type} does not index {self.data.type}"
-                "; give at most one index an axis"
+                "; give at most one index per axis"
             )
         want = tensor((*indices[:-1], *data[indices[-1] :]), element_of(self.data))
         if self.updates.type != want:
-            raise VerifyException(f"glow.scatter_nd: updates are {self.updates.type}, indices need {want}")
+            raise VerifyException(
+                f"glow.scatter_nd: updates are {self.updates.type}, the indices need {want}"
+            )
         return [self.data.type]
 
     def mapped(

@@ -50,16 +50,22 @@ LISTED = 8
 
 
 class Executable:
-    """A compiled network. `run` takes and returns a dict of NumPy arrays by name.
+    """A compiled model. `glow.compile` makes it.
 
-    Where the model has symbolic dimensions, the first input shapes get a program of their own; one for any
-    size serves those that differ from call to call (see `open_programs`), and where there cannot be one,
-    each new set of shapes gets its own, too (`limit` are kept, the least recently used goes first).
-    `specialize` chooses otherwise: with "never" and "hot" the first program is one for any size already,
-    with "hot" sizes that are met often get their own in the background; with "always" all do.
+    It can be used by any number of threads. Runs are parallel, and a program that several of them need is
+    compiled once. `close`, or the end of a `with` block, frees it.
 
-    It serves any number of threads: runs go side by side, and a program that several of them need is
-    compiled once. `close`, or the end of a `with`, frees it.
+    Args:
+        source: Compiles the programs.
+        limit: How many programs are kept; the least recently used ones are dropped.
+        specialize: As for `compile`.
+
+    Examples:
+        >>> g = glow.GraphBuilder()
+        >>> g.save(g.placeholder("x", ("n",)) * 2.0, "y")
+        >>> with glow.compile(g) as net:
+        ...     net.run({"x": np.ones(3, np.float32)})["y"].tolist()
+        [2.0, 2.0, 2.0]
     """
 
     def __init__(self, source: ProgramSource, limit: int = 16, specialize: Specialize | None = None) -> None:
@@ -258,9 +264,23 @@ class Executable:
             self._recent = None if self._closed else (forms, {**kept, tuple(shapes): program})
 
     def run(self, inputs: Mapping[str, Any], state: State | None = None) -> dict[str, Array]:
-        """Outputs by name; raises BindingError for a wrong name, shape or dtype.
+        """Run the model.
 
-        States are those of `state`, which `Executable.state` made, or else the executable's own.
+        Args:
+            inputs: An array for each input, by name.
+            state: The states to use and change, made by `Executable.state`; by default the executable's own.
+
+        Returns:
+            The outputs by name.
+
+        Raises:
+            BindingError: An input has a wrong name, shape or element type.
+
+        Examples:
+            >>> g = glow.GraphBuilder()
+            >>> g.save(g.relu(g.placeholder("x", (2,))), "y")
+            >>> glow.compile(g).run({"x": np.array([-1, 2], np.float32)})["y"].tolist()
+            [0.0, 2.0]
         """
         if self._states is not None:
             return self._states.run(self._chosen, inputs, state)
@@ -273,10 +293,28 @@ class Executable:
         return program.run(arrays)
 
     def state(self, values: Mapping[str, Any] | None = None, capacity: int | None = None) -> State:
-        """The states of another sequence: their first values, but for those of `values`.
+        """Make the states of another sequence.
 
-        What grows may have `capacity` places (a GlowError says when it is full), or else as many as it needs.
-        BindingError for values of other names, shapes or types, GlowError where the model has no states.
+        Args:
+            values: Initial values by name; the others start as the model says.
+            capacity: The maximum length of growing states; by default they grow as needed.
+
+        Returns:
+            A State for `run`.
+
+        Raises:
+            BindingError: A value has a wrong name, shape or element type.
+            GlowError: The model has no states; or, raised by a run, the capacity is used up.
+
+        Examples:
+            >>> g = glow.GraphBuilder()
+            >>> x, total = g.placeholder("x", (1,)), g.placeholder("total", (1,), kind="state")
+            >>> g.update(total, total + x)
+            >>> g.save(total + x, "sum")
+            >>> net = glow.compile(g)
+            >>> state = net.state()
+            >>> [float(net.run({"x": np.ones(1, np.float32)}, state=state)["sum"][0]) for _ in range(3)]
+            [1.0, 2.0, 3.0]
         """
         if self._states is None:
             raise GlowError("this executable has no states; name them: glow.compile(model, states=...)")
@@ -308,9 +346,24 @@ class Executable:
         return program, {**bound, **{n: v for n, v in inputs.items() if n in others}}
 
     def submit(self, inputs: Mapping[str, Any], state: State | None = None) -> Future[dict[str, Array]]:
-        """`run` on another thread: a Future of its outputs or its error, which `cancel` ends while it waits.
+        """Run the model on another thread.
 
-        As many runs go at once as there are cores. The arrays are read when it runs: leave them until then.
+        As many runs are parallel as there are cores. The arrays are read when the run starts, so do not
+        change them before.
+
+        Args:
+            inputs: An array for each input, by name.
+            state: As for `run`.
+
+        Returns:
+            A Future of the outputs. `cancel` works while it waits. Its error is that of `run`.
+
+        Examples:
+            >>> g = glow.GraphBuilder()
+            >>> g.save(g.relu(g.placeholder("x", (2,))), "y")
+            >>> future = glow.compile(g).submit({"x": np.ones(2, np.float32)})
+            >>> future.result()["y"].tolist()
+            [1.0, 1.0]
         """
         from glow_runtime.submission import submit
 
@@ -353,10 +406,20 @@ class Executable:
         return self._source.backend
 
     def save(self, path: str | Path, shapes: Sequence[Shapes] = ()) -> None:
-        """Write the programs there are to one file, which `load_program` starts without the compiler.
+        """Write the compiled programs to one file, for `load_program`.
 
-        `shapes` are compiled before (name of an input -> shape). Nothing is written where a program has parts
-        that no file can hold: UnsupportedError says which; ShapeError where there is no program yet.
+        Args:
+            path: The file, usually .glow.
+            shapes: Shapes to compile first: dicts of input name -> shape.
+
+        Raises:
+            ShapeError: Nothing has been compiled yet.
+            UnsupportedError: A program has parts that cannot be saved; nothing is written.
+
+        Examples:
+            >>> g = glow.GraphBuilder()
+            >>> g.save(g.relu(g.placeholder("x", ("n",))), "y")
+            >>> glow.compile(g).save("net.glow", shapes=[{"x": (8,)}])
         """
         from glow_runtime.saved import save
 
@@ -367,12 +430,25 @@ class Executable:
         save(Path(path), self._source, known, self._any_size.programs())
 
     def bind(self, inputs: Mapping[str, Any]) -> Bound:
-        """A run bound to arrays of its own, for calls that cost next to nothing.
+        """Bind a run to fixed arrays, for calls without copies.
 
-        bound = net.bind({"x": x}); bound.inputs["x"][...] = other; y = bound()["y"]
+        Args:
+            inputs: An array for each input, by name.
 
-        The arrays of `bound.inputs` and `bound.outputs` stay the same from call to call. Raises
-        BindingError as `run` does, and where states grow; others are the executable's own.
+        Returns:
+            A Bound: write to `bound.inputs`, call `bound()`, and read `bound.outputs`. These arrays stay the
+            same.
+
+        Raises:
+            BindingError: As for `run`; also if the model has states that grow.
+
+        Examples:
+            >>> g = glow.GraphBuilder()
+            >>> g.save(g.relu(g.placeholder("x", (2,))), "y")
+            >>> bound = glow.compile(g).bind({"x": np.zeros(2, np.float32)})
+            >>> bound.inputs["x"][...] = 3
+            >>> bound()["y"].tolist()
+            [3.0, 3.0]
         """
         if self._states is not None:
             return self._states.bind(self._chosen, inputs)
@@ -404,7 +480,10 @@ class Executable:
         return f"Executable({', '.join(map(str, self.inputs))} -> {', '.join(map(str, self.outputs))})"
 
     def __reduce__(self) -> str:
-        raise TypeError("an executable is machine code of this process; compile the model where it is needed")
+        raise TypeError(
+            "an executable contains machine code of this process and cannot be "
+            "pickled; compile the model in the other process"
+        )
 
     def report(self) -> Report:
         """Seconds of stages, kernels, arena and weight bytes of the last program; ShapeError before any.
@@ -446,7 +525,7 @@ class Executable:
         program = self._last
         if program is None:
             raise ShapeError(
-                "nothing is compiled yet: the model has symbolic dimensions; run it or pass shapes="
+                "nothing has been compiled yet: the model has dynamic dimensions; run it or pass shapes="
             )
         return program
 

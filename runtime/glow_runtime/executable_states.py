@@ -64,7 +64,7 @@ class ExecutableStates:
         """A run bound to arrays of its own, on the executable's own states."""
         self._check(inputs)
         if any(k.sizes for k in self._kept.states.values()):
-            raise BindingError("a model whose states have open sizes cannot be bound; call run")
+            raise BindingError("a model whose states have dynamic sizes cannot be bound; call run")
         return self.own.bind(choose, inputs)
 
     def _check(self, inputs: Mapping[str, Any]) -> None:

@@ -137,7 +137,7 @@ class ProgramSource(ABC):
         UnsupportedError where there is none.
         """
         del shapes
-        raise UnsupportedError("this holds compiled programs, not the graph; compile the model to see it")
+        raise UnsupportedError("this contains compiled programs, not the graph; compile the model to see it")
 
     def hint(self, name: str) -> str:
         """The message for a name that a caller takes for an input."""

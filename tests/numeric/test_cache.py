@@ -172,7 +172,7 @@ def test_the_limit_is_an_option(
     )
     monkeypatch.setenv("GLOW_CACHE_BYTES", "much")
     assert cache.most_bytes() == 5 << 30
-    assert "GLOW_CACHE_BYTES is ignored: 'much' is no number of bytes" in caplog.text
+    assert "GLOW_CACHE_BYTES is ignored: 'much' is not a size in bytes" in caplog.text
 
 
 @pytest.mark.slow

@@ -227,7 +227,7 @@ def test_what_a_file_cannot_hold(tmp_path):
     with pytest.raises(glow.UnsupportedError, match="the default of 'w' is an array"):
         glow.jit(lambda x, w=W: w @ x).save(tmp_path / "f.mlir")
     glow.jit(saved).save(tmp_path / "g.mlir")
-    with pytest.raises(glow.UnsupportedError, match="holds a function, not a graph"):
+    with pytest.raises(glow.UnsupportedError, match="contains a function, not a graph"):
         glow.save(str(tmp_path / "g.mlir"), tmp_path / "h.mlir")
     (tmp_path / "g.weights.safetensors").unlink()
     with pytest.raises(glow.GlowError, match="save the function again"):

@@ -378,7 +378,7 @@ MESSAGES = [
         lambda: glow.vmap(layer, in_axes=(None, 0), out_axes=2)(W, XS),
         "out_axes has 2, the result for one row",
     ),
-    (lambda: glow.vmap(layer, in_axes=(None, 0), out_axes=None)(W, XS), "out_axes has None for the result"),
+    (lambda: glow.vmap(layer, in_axes=(None, 0), out_axes=None)(W, XS), "out_axes is None for the result"),
     (lambda: glow.vmap(layer, in_axes=(None, 0, 0))(W, XS), "3 axes for 2 parameters"),
     (lambda: glow.vmap(layer, in_axes=(None, "x"))(W, XS), "axes of vmap are numbers"),
     (lambda: glow.vmap(3), "vmap needs a function, got a int"),

@@ -87,9 +87,9 @@ def test_damaged_mxfp4(tmp_path: Path) -> None:
     whole, name = load_file(tmp_path / "model.safetensors"), "model.layers.0.mlp.experts.down_proj_scales"
     for change, message in (
         (None, "experts.down_proj_scales' is missing, expected bytes"),
-        (whole[name][:, :-1], r"_scales' \[6, 63, 3\] do not fit; blocks are 16 bytes"),
+        (whole[name][:, :-1], r"_scales' \[6, 63, 3\] do not fit; a block is 16 bytes"),
         (whole[name].astype(np.float32), "_scales' is float32, expected bytes"),
-        (np.full_like(whole[name], 255), "has scales that are no numbers"),
+        (np.full_like(whole[name], 255), "has invalid scales"),
     ):
         tensors = {n: t for n, t in whole.items() if n != name}
         save_file(tensors if change is None else tensors | {name: change}, tmp_path / "model.safetensors")
@@ -158,7 +158,7 @@ def test_settings_left_out(kind: str) -> None:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"model_type": "mamba2"}, "'mamba2' is not known (it has layers that keep a state in place"),
+        ({"model_type": "mamba2"}, "'mamba2' is not supported (it has layers that keep a state instead"),
         (
             {"model_type": "llama4"},
             "'llama4' is not known (it has attention within chunks); there are: arcee",
@@ -166,7 +166,7 @@ def test_settings_left_out(kind: str) -> None:
         ({"text_config": {"model_type": "gemma4_text"}}, "'gemma4_text' is not known (it has embeddings of"),
         (
             {"model_type": "granitemoehybrid", "layer_types": ["mamba"]},
-            "layers that are not attention (Mamba)",
+            "layers other than attention (Mamba)",
         ),
         ({"model_type": "falcon", "alibi": True}, "'alibi' is set; attention with linear biases is not"),
         ({"model_type": "opt", "do_layer_norm_before": False}, "models with 'do_layer_norm_before' false or"),

@@ -103,7 +103,7 @@ def test_generators() -> None:
     assert trainer.steps == 6
     with pytest.raises(GlowError, match="generators end with an epoch"):
         trainer.fit(made(9), 2, progress=False)
-    with pytest.raises(GlowError, match=r"gave a ndarray where a batch, \(inputs, labels\), is expected"):
+    with pytest.raises(GlowError, match=r"gave a ndarray where a batch \(inputs, labels\) is expected"):
         trainer.fit([x[:BATCH], y[:BATCH]], 1, progress=False)
 
 

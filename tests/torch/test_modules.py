@@ -148,10 +148,10 @@ def test_messages() -> None:
     """What is missing, and what to do."""
     module = torch.nn.Linear(2, 2)
     with pytest.raises(
-        TypeError, match=r"give what it is called with, glow\.compile\(module, example_inputs\)"
+        TypeError, match=r"and needs example inputs: glow\.compile\(module, example_inputs\)"
     ):
         glow.compile(module)
-    with pytest.raises(TypeError, match="others give shapes="):
+    with pytest.raises(TypeError, match="use shapes= for other models"):
         glow.compile(glow.GraphBuilder(), example_inputs=(torch.ones(2),))
     with pytest.raises(glow.GlowError, match=r"torch\.export cannot export Linear"):
         glow.compile(module, (torch.ones(3),))

@@ -30,15 +30,29 @@ Shapes = Mapping[str, Sequence[int] | int]
 
 
 def load(model: Any, shapes: Shapes | None = None) -> Any:
-    """The graph-level module of a model: an .onnx, .pt2 or .mlir path, a ModelProto or jax.export.Exported,
-    the bytes of one, a program of torch.export, a builder or a module. Of a path that `f.save` of a compiled
-    function wrote, the compiled function.
+    """Import a model without compiling it.
 
-    A pair of paths is a Caffe2 net: init net, predict net; `shapes` gives the shape of every input.
-    Otherwise `shapes` binds symbolic dimensions (input name -> shape, or the dimension's name -> size); the
-    others stay open.
-    Raises ImportProblems with every problem of an ONNX model or exported program, ShapeError for
-    wrong shapes.
+    Args:
+        model: What `compile` accepts, or a pair of paths of a Caffe2 model (init net, predict net), or a file
+            that `f.save` of a compiled function wrote.
+        shapes: Fixes dynamic dimensions: input name -> shape, or dimension name -> size. The others stay
+            dynamic. For Caffe2, it must give the shape of every input.
+
+    Returns:
+        The module with the graph of the model; for a saved function, the compiled function.
+
+    Raises:
+        ImportProblems: The model cannot be imported; lists all problems.
+        ShapeError: `shapes` does not fit the model.
+        UnsupportedError: The file contains compiled programs.
+
+    Examples:
+        >>> g = glow.GraphBuilder()
+        >>> g.save(g.relu(g.placeholder("x", (2,))), "y")
+        >>> glow.save(g, "net.mlir")
+        >>> module = glow.load("net.mlir")
+        >>> [op.name for op in module.walk() if op.name == "glow.relu"]
+        ['glow.relu']
     """
     if is_kind(model, FileKind.TEXT):
         from glow_compiler.mlir_file import read_mlir
@@ -72,7 +86,7 @@ def load_graph(model: Any, shapes: Shapes | None = None) -> ModuleOp:
         return TorchModel(model).module(shapes)
     check_kind(model)
     if is_saved(model):
-        raise UnsupportedError(f"{model} holds compiled programs, not a graph: see glow.load_program")
+        raise UnsupportedError(f"{model} contains compiled programs, not a graph: use glow.load_program")
     if isinstance(model, tuple):
         from glow_frontends.caffe2 import import_caffe2
 
@@ -83,14 +97,16 @@ def load_graph(model: Any, shapes: Shapes | None = None) -> ModuleOp:
 
         module = read_mlir(Path(model))
         if "glow_fn.entry" in module.attributes:
-            raise UnsupportedError(f"{model} holds a function, not a graph: glow.load gives it, to be called")
+            raise UnsupportedError(
+                f"{model} contains a function, not a graph: glow.load returns it, and you can call it"
+            )
         return module
     from glow_frontends.onnx import import_model
 
     try:
         return import_model(model, shapes=dict(shapes or {}), sizes=Symbols())
     except OpenSizes as error:
-        raise ShapeError(f"the model's sizes cannot stay open: {error}; bind them by shapes=") from None
+        raise ShapeError(f"the model's sizes cannot be dynamic: {error}; fix them with shapes=") from None
 
 
 def parsed(model: Any) -> Any:
@@ -124,7 +140,7 @@ def _exported(model: Any) -> ModuleOp:
         return import_exported(model)
     except OpenSizes as error:
         raise ShapeError(
-            f"the function's sizes cannot stay open: {error}; export it for known ones"
+            f"the function's sizes cannot be dynamic: {error}; export it with fixed sizes"
         ) from None
 
 
@@ -160,33 +176,52 @@ def compile(
     compile_budget: float | None = None,
     **options: Any,
 ) -> Executable:
-    """Compile a model for a backend, which is named (with its `options`) or given.
+    """Compile a model.
 
-    `model`: a path, an onnx.ModelProto or jax.export.Exported, the bytes of one, a PyTorch module, a
-    program of torch.export, a module or a GraphBuilder; files of `Executable.save` (.glow) are loaded. A
-    PyTorch module is exported as it is, in training or evaluation: `example_inputs` are what it is called
-    with, a tuple (a dict of arguments by name, one tensor), as such or in place of `backend`;
-    `dynamic_shapes` says which sizes stay open, as for torch.export. `threads="auto"` is one for each
-    core that the process may use.
-    `shapes` binds symbolic dimensions: one dict, {"x": (1, 3, 224, 224)} or {"N": 1}, fixes them, a list of
-    dicts of shapes compiles each beforehand and leaves others to be compiled when first met. Without it the
-    first shapes get a program of their own, and one for any size serves those that differ. `specialize`:
-    "never" compiles one for any size at once; "hot" does so too, and compiles sizes that are met often in the
-    background; "always" compiles each new set of shapes.
-    `states` are outputs that are inputs of the next call, {output: input}, or "auto" for those with the usual
-    names (`present.*` and `past_key_values.*`, `hn` and `h0`, ...): `Executable.state` makes what keeps them,
-    and they change in place. One that is longer after each call names the axis, if its sizes have no names
-    that say so: {output: (input, axis)}.
-    Inputs with default values (initializers of an ONNX model that its graph lists as inputs, too) are
-    constants in calls that do not give them; one that `shapes` names is an input like the others.
-    `exact` computes the quantised operators of a model in float, as their definitions say, not in integers.
-    `compile_budget`: after that many seconds of compiling a program its optional optimisation stops. It is
-    made as it stands, with right results, takes longer to run, and is not cached; `net.report().notes` says
-    what was left out. Reading the model is not counted; what is not optional takes its time.
-    `pipeline` is one in place of the backend's, such as `Pipeline.default("cpu").remove("glow-cpu-images")`.
-    `verify` checks the module after each pass that changes it: by default where backend or pipeline are not
-    Glow's own, and everywhere with GLOW_VERIFY=1 in the environment.
-    Raises a GlowError that says what is wrong and where.
+    Dynamic dimensions stay dynamic: the first input shapes get a program of their own, and when they change,
+    one program for any size is compiled. `shapes` and `specialize` change this.
+
+    Args:
+        model: A path (.onnx, .mlir, .pt2, .glow of `Executable.save`), an onnx.ModelProto, a
+            jax.export.Exported, the bytes of one of these, a PyTorch module, a program of torch.export, a
+            module, or a GraphBuilder.
+        backend: "cpu", "interpreter", the name of an installed backend, or a backend object.
+        threads: Threads that share the work of one run, or "auto" for one per core.
+        example_inputs: For a PyTorch module: the arguments of a call, as a tuple, a dict by name, or one
+            tensor. They may also be given instead of `backend`.
+        dynamic_shapes: For a PyTorch module: which sizes are dynamic, as for torch.export.
+        shapes: A dict fixes dimensions: {"x": (1, 3, 224, 224)} by input, or {"N": 1} by dimension. It also
+            makes an input with a default value an ordinary input. A list of dicts compiles several shapes in
+            advance; other shapes are compiled when they occur.
+        verify: Whether to check the module after each pass that changes it. By default only if the backend or
+            the pipeline is not Glow's own, or if GLOW_VERIFY=1 is set.
+        progress: A function that is called with the name of each stage.
+        pipeline: Passes to run instead of the backend's, such as
+            `Pipeline.default("cpu").remove("glow-cpu-images")`.
+        specialize: "never" compiles one program for any size at once. "hot" does too, and also compiles
+            frequent sizes in the background. "always" compiles each new set of shapes.
+        states: Outputs that are inputs of the next call, {output: input}, or "auto" for the usual names
+            (`present.*` and `past_key_values.*`, `hn` and `h0`, ...). They change in place. If a state grows
+            and its sizes have no names, give the axis too: {output: (input, axis)}.
+        exact: Compute quantised operators of the model in float, by their definitions.
+        compile_budget: Seconds after which optional optimisation of a program stops. Results are correct, but
+            runs take longer, and the program is not cached. `net.report().notes` says what was skipped.
+        **options: Options of the backend.
+
+    Returns:
+        An Executable.
+
+    Raises:
+        ImportProblems: The model cannot be imported; lists all problems.
+        GlowError: Anything else is wrong; the message says what and where.
+
+    Examples:
+        >>> g = glow.GraphBuilder()
+        >>> x = g.placeholder("x", (2, 3))
+        >>> g.save(g.relu(x), "y")
+        >>> net = glow.compile(g)
+        >>> net.run({"x": np.array([[-1, 0, 1], [2, -2, 3]], np.float32)})["y"].tolist()
+        [[0.0, 0.0, 1.0], [2.0, 0.0, 3.0]]
     """
     if example_inputs is None and are_inputs(backend):
         example_inputs, backend = backend, "cpu"
@@ -204,7 +239,7 @@ def compile(
         model = TorchModel(model, example_inputs, dynamic_shapes)
     elif example_inputs is not None or dynamic_shapes is not None:
         raise TypeError(
-            "example_inputs and dynamic_shapes say how a PyTorch module is exported; others give shapes="
+            "example_inputs and dynamic_shapes are for PyTorch modules; use shapes= for other models"
         )
     if is_saved(model):
         if states is not None:
@@ -276,7 +311,7 @@ def _saved(path: str | Path, backend: Backend, chosen: bool) -> Executable:
     if chosen or backend.name != net.backend.name:
         what = "shapes and pipeline" if chosen else f"backend {net.backend.name}"
         raise UnsupportedError(
-            f"{path} is compiled already, its {what} chosen; compile the model it was made of"
+            f"{path} is already compiled, so its {what} cannot be chosen; compile the original model"
         )
     return net
 

@@ -391,21 +391,40 @@ def jit(
     shapes: Mapping[str, Any] | None = None,
     specialize: Specialize | None = None,
 ) -> Any:
-    """Compile a Python function for a backend ("cpu" or "interpreter"); also a decorator.
+    """Compile a Python function; also a decorator.
 
-    Loops and recursions of at most `unroll` turns, where constants tell, become straight code. `states` are
-    parameters whose next values the function returns behind its results: see `StatefulFunction`.
+    Normally there is one program for each set of argument shapes. `shapes` makes sizes dynamic.
 
-    There is a program for each set of shapes, unless `shapes` has names in place of sizes that differ from
-    call to call, {"x": ("n", 128)}, or None for sizes without a name; equal names are equal sizes, "n to 512"
-    has limits. Parameters that it does not name have a program for each shape. As with `glow.compile`, the
-    first shapes get a program of their own then, and one for any size serves others; `specialize`: "never"
-    compiles one for any size at once, "hot" besides others for sizes met often, "always" one for each set
-    of shapes. With "never" or "hot" and without `shapes`, every size of every array is open.
+    Args:
+        function: The function.
+        backend: "cpu" or "interpreter".
+        unroll: Unroll loops and recursions of at most this many iterations, if the number is constant.
+        states: Parameters that get the last results of the previous call; see `StatefulFunction`.
+        shapes: For each parameter, one entry per axis: a size, a name for a dynamic size ("n", or with limits
+            "n to 512"), or None for a dynamic size without a name. Equal names mean equal sizes. Other
+            parameters have a program for each shape.
+        specialize: As for `compile`: "never" compiles one program for any size at once, "hot" also compiles
+            frequent sizes in the background, "always" compiles each set of shapes. With "never" or "hot" and
+            no `shapes`, every size of every array is dynamic.
 
-    Errors (FunctionError and others below GlowError) say the file, the line, the construct and what to
-    write instead; they are raised by the first call. ShapeError for `shapes` that are none, and BindingError
-    for arguments that they are not for.
+    Returns:
+        The compiled function, or without `function` a decorator.
+
+    Raises:
+        ShapeError: `shapes` is wrong.
+        BindingError: Raised by a call whose arguments do not fit `shapes`.
+        GlowError: Raised by the first call: the message names file, line, construct and what to write
+            instead.
+
+    Examples:
+        >>> @glow.jit
+        ... def power(x, n):
+        ...     result = 1.0
+        ...     for _ in range(n):
+        ...         result = result * x
+        ...     return result
+        >>> power(2.0, 10)
+        1024.0
     """
     sizes = sizes_of(shapes, specialize)
     if states:
@@ -474,10 +493,25 @@ def _check_named(function: Callable[..., Any], positions: Sequence[int], word: s
 def grad(
     function: Callable[..., Any], argnums: int | Sequence[int] = 0, *, backend: str | None = None
 ) -> CompiledFunction:
-    """The gradient of a function that returns a float, with respect to the arguments `argnums`.
+    """The gradient of a function.
 
-    One number gives one gradient, a tuple a tuple of them; each has the type of its argument. Runs on
-    the backend of a compiled `function`. grad(grad(f)) is the second derivative. Errors are those of `jit`.
+    Args:
+        function: A function that returns a float; it may be compiled.
+        argnums: The argument or arguments to differentiate by.
+        backend: "cpu" or "interpreter"; by default that of a compiled function, or "cpu".
+
+    Returns:
+        A function with the same parameters. It returns one gradient for a number `argnums`, a tuple for a
+        sequence. Each has the type of its argument. It can be differentiated again.
+
+    Raises:
+        GlowError: As for `jit`.
+
+    Examples:
+        >>> glow.grad(lambda x: x**3)(2.0)
+        12.0
+        >>> glow.grad(lambda x, y: x * y, argnums=(0, 1))(2.0, 5.0)
+        (5.0, 2.0)
     """
     return _differentiated(function, argnums, False, backend)
 
@@ -485,7 +519,23 @@ def grad(
 def value_and_grad(
     function: Callable[..., Any], argnums: int | Sequence[int] = 0, *, backend: str | None = None
 ) -> CompiledFunction:
-    """The pair (value, gradient) of a function that returns a float; arguments and errors as of `grad`."""
+    """The value and the gradient of a function.
+
+    Args:
+        function: A function that returns a float; it may be compiled.
+        argnums: The argument or arguments to differentiate by.
+        backend: As for `grad`.
+
+    Returns:
+        A function with the same parameters that returns (value, gradient).
+
+    Raises:
+        GlowError: As for `jit`.
+
+    Examples:
+        >>> glow.value_and_grad(lambda x: x * x)(3.0)
+        (9.0, 6.0)
+    """
     return _differentiated(function, argnums, True, backend)
 
 

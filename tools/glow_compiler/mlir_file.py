@@ -22,7 +22,7 @@ def read_text_file(path: Path) -> str:
     except OSError as error:
         raise GlowError(f"{path}: {error.strerror or error}") from None
     except UnicodeDecodeError:
-        raise GlowError(f"{path}: this is no text: it is not UTF-8") from None
+        raise GlowError(f"{path}: this is not text: it is not UTF-8") from None
 
 
 def read_mlir(path: Path) -> ModuleOp:

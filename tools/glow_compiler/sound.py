@@ -52,7 +52,7 @@ def _read_wav(file: Path) -> tuple[Array, int]:
         raise GlowError(f"{file}: {error.strerror or error}") from None
     except (wave.Error, EOFError) as error:
         raise GlowError(
-            f"{file}: no WAV file of plain samples can be read: {error or 'it is cut off'}"
+            f"{file}: cannot read this as an uncompressed WAV file: {error or 'it is truncated'}"
         ) from None
     raw = raw[: len(raw) // (width * channels) * width * channels].reshape(-1, width)
     if width == 1:

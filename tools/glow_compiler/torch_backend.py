@@ -153,7 +153,7 @@ class _Graph:
         self._made += bool(known)
         if self._made > SIZES:
             raise UnsupportedError(
-                f"each program is for one set of numbers ({', '.join(known)}), and {SIZES} were made"
+                f"each program is for fixed numbers ({', '.join(known)}), and {SIZES} programs exist"
             )
         inputs = [Input(name) for name in self._names]
         for place in self._frozen:

@@ -38,11 +38,11 @@ EXAMPLES = """\
 def _arguments() -> argparse.ArgumentParser:
     parser = command(
         "glow-bench",
-        "Time models on this compiler and on the installed peers (onnxruntime, OpenVINO, PyTorch by "
-        "onnx2torch). Every engine runs in a process of its own, pinned to the same cores; short "
-        "rounds alternate between the engines, so that noise meets all of them, and medians are "
-        "reported. Times are milliseconds, load times seconds, memory MiB. With --profile, --trace or "
-        "--accuracy our kernels are measured in place of the race.",
+        "Measure models with this compiler and with the other installed engines (onnxruntime, OpenVINO, "
+        "PyTorch through onnx2torch). Each engine runs in its own process, on the same cores. Short rounds "
+        "alternate between the engines, so that noise affects all of them, and medians are reported. Times "
+        "are in milliseconds, load times in seconds, memory in MiB. --profile, --trace and --accuracy "
+        "measure our kernels instead.",
         EXAMPLES,
     )
     add = parser.add_argument
@@ -52,16 +52,18 @@ def _arguments() -> argparse.ArgumentParser:
     add_exact(parser)
     add_budget(parser)
     add_shape(parser)
-    add("--peers", default="all", help="comma-separated engines, 'all' or 'none' (default: all)")
-    add("--rounds", type=count_option, default=9, help="rounds over the engines (default: 9)")
-    add("--seconds", type=float, default=0.5, help="seconds an engine and round (default: 0.5)")
-    add("--inputs", type=Path, metavar="FILE", help=".npz, arrays by name, or .npy (default: random ones)")
-    add("--seed", type=count_option, default=0, help="of the random inputs (default: 0)")
-    add("--cores", help="cores to pin to, such as 1 or 0,1 (default: the last ones)")
-    add("--json", metavar="FILE", help="write all figures here; - is standard output")
-    add("--profile", action="store_true", help="time of each of our kernels")
-    add("--trace", type=Path, metavar="FILE", help="compilation and kernels as a Chrome trace")
-    add("--accuracy", action="store_true", help="error of our kernels against float64")
+    add("--peers", default="all", help="other engines, separated by commas, or all or none (default: all)")
+    add("--rounds", type=count_option, default=9, help="number of rounds (default: 9)")
+    add("--seconds", type=float, default=0.5, help="seconds per engine and round (default: 0.5)")
+    told = "input values: .npz with arrays by name, or .npy (default: random)"
+    add("--inputs", type=Path, metavar="FILE", help=told)
+    add("--seed", type=count_option, default=0, help="seed of the random inputs (default: 0)")
+    add("--cores", help="cores to use, such as 1 or 0,1 (default: the last ones)")
+    add("--json", metavar="FILE", help="write all figures to this file; - is standard output")
+    add("--profile", action="store_true", help="measure the time of each kernel")
+    add("--trace", type=Path, metavar="FILE", help="write compilation and kernels as a Chrome trace")
+    told = "measure the error of each convolution, compared with float64"
+    add("--accuracy", action="store_true", help=told)
     return parser
 
 

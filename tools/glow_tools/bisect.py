@@ -26,21 +26,23 @@ EXAMPLES = """\
 def _arguments() -> argparse.ArgumentParser:
     parser = command(
         "glow-bisect",
-        "Compare a model after its import, after each pass and after compilation with what it should "
-        "compute (onnxruntime's results, then the interpreter's), and name what changes the result: an "
-        "import rule, a pass and its rewrite, or a kernel. Exit status 1 where something does.",
+        "Find the step of a compilation that changes a model's result: an import rule, a pass and its "
+        "rewrite, or a kernel. Compares the model after import, after each pass and after compilation with "
+        "the correct result (of onnxruntime, then of the interpreter). Exit status 1 if a step is wrong.",
         EXAMPLES,
     )
     add = parser.add_argument
-    add("model", help=".onnx model, or .mlir program with graphs or instructions")
-    add("-p", "--passes", metavar="PIPELINE", help="passes in place of the backend's")
+    add("model", help="an .onnx model, or an .mlir program with graphs or instructions")
+    add("-p", "--passes", metavar="PIPELINE", help="passes to run instead of the backend's")
     add_backend(parser)
-    add("--inputs", type=Path, metavar="FILE", help="values of the inputs (default: random ones)")
-    add("--random", type=count_option, default=0, metavar="SEED", help="of the random inputs (default: 0)")
+    add("--inputs", type=Path, metavar="FILE", help="input values (default: random)")
+    told = "seed of the random inputs (default: 0)"
+    add("--random", type=count_option, default=0, metavar="SEED", help=told)
     add_shape(parser)
     add("--rtol", type=float, default=1e-3, help="relative tolerance of f32 (default: 1e-3)")
     add("--atol", type=float, default=1e-5, help="absolute tolerance (default: 1e-5)")
-    add("-o", "--output", type=Path, metavar="FILE", help="write the smallest model that shows it here")
+    told = "write the smallest model with the problem to this file"
+    add("-o", "--output", type=Path, metavar="FILE", help=told)
     return parser
 
 
@@ -52,7 +54,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if suffix is None:
         parser.error(str(refuse_file(a.model, "an ONNX model or IR")))
     if a.output is not None and a.output.suffix != suffix:
-        parser.error(f"what is made of a {suffix} file is one, too: -o NAME{suffix}")
+        parser.error(f"the result of a {suffix} file is a {suffix} file: -o NAME{suffix}")
     return guarded(lambda: _run(a))
 
 

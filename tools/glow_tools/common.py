@@ -235,8 +235,8 @@ def write_text(path: str | None, text: str) -> None:
 def add_shape(parser: argparse.ArgumentParser) -> None:
     """The option --shape, which a command's user may give several times."""
     told = (
-        "shape of an input, where the model leaves it open, another is wanted, or it has a default value; "
-        "or the size of a dimension that the model names: N=1"
+        "shape of an input: needed for dynamic dimensions, also overrides a fixed shape or a default value; "
+        "or the size of a named dimension: N=1"
     )
     option = "NAME=1x3x224x224"
     parser.add_argument("--shape", type=shape_option, action="append", default=[], metavar=option, help=told)
@@ -244,25 +244,27 @@ def add_shape(parser: argparse.ArgumentParser) -> None:
 
 def add_backend(parser: argparse.ArgumentParser) -> None:
     """The option --backend."""
-    told = "cpu, interpreter or one of a package, with options: npu{tile=16 hide=false} (default: cpu)"
+    told = "cpu, interpreter or a backend of a package, with options: npu{tile=16 hide=false} (default: cpu)"
     parser.add_argument("--backend", default="cpu", help=told)
 
 
 def add_exact(parser: argparse.ArgumentParser) -> None:
     """The option --exact."""
-    told = "quantised operators of the model in float, as their definitions say"
+    told = "compute quantised operators in float, by their definitions"
     parser.add_argument("--exact", action="store_true", help=told)
 
 
 def add_budget(parser: argparse.ArgumentParser) -> None:
     """The option --compile-budget."""
-    told = "after so many seconds of compiling a program, leave out what is optional (default: no limit)"
+    told = "stop optional optimisation after this time (default: no limit)"
     parser.add_argument("--compile-budget", type=seconds_option, metavar="SECONDS", help=told)
 
 
 def add_debug_info(parser: argparse.ArgumentParser) -> None:
     """The option --debug-info."""
-    told = "for gdb and perf: nothing, lines of the printed program, tensors as variables (default: none)"
+    told = (
+        "for gdb and perf: lines of the printed program, or full: also tensors as variables (default: none)"
+    )
     parser.add_argument("--debug-info", choices=("none", "lines", "full"), default="none", help=told)
 
 
@@ -283,7 +285,7 @@ def shape_option(text: str) -> tuple[str, tuple[int, ...]]:
 def count_option(text: str) -> int:
     """A whole number of at least 0; argparse reports what is wrong with it."""
     if not text.isdecimal():
-        raise argparse.ArgumentTypeError(f"'{text}' is not a whole number, 0 or more")
+        raise argparse.ArgumentTypeError(f"'{text}' is not an integer, 0 or more")
     return int(text)
 
 

@@ -32,29 +32,31 @@ EXAMPLES = """\
 def _arguments() -> argparse.ArgumentParser:
     parser = command(
         "glow-compile",
-        "Compile a model ahead of time into an object file, a C header that declares its functions, and a "
-        "file of weights; or into a WebAssembly module. Nothing of this compiler is needed to run it.",
+        "Compile a model ahead of time. Writes an object file, a C header, a file of weights and an example "
+        "program in C; or a WebAssembly module. The result runs without Python and without this compiler.",
         EXAMPLES,
     )
     add = parser.add_argument
     add("model", nargs="?", help=".onnx or .mlir file")
-    add("-o", "--output", type=Path, metavar="FOLDER", help="where the files go")
-    add("--name", help="of the function and the files (default: the model's file name)")
-    add("--target", default="host", help="a preset (--list-targets) or a triple of LLVM's (default: host)")
-    add("--mcpu", help="the CPU of a triple, or of this machine's architecture")
-    add("--mattr", default="", metavar="+A,-B", help="features of the CPU, as LLVM calls them")
+    add("-o", "--output", type=Path, metavar="FOLDER", help="folder for the files")
+    add("--name", help="name of the function and the files (default: the model's file name)")
+    add("--target", default="host", help="a preset (see --list-targets) or an LLVM triple (default: host)")
+    add("--mcpu", help="the CPU, as LLVM calls it, for a triple or for this machine's architecture")
+    add("--mattr", default="", metavar="+A,-B", help="CPU features to add or remove, as LLVM calls them")
     add("--list-targets", action="store_true", help="print the presets and exit")
-    add("--emit", choices=("object", "library"), default="object", help="library: lib*.a with CMake's files")
-    add("--weights", choices=("file", "embed", "c"), default="file", help="a file, in the object, C source")
-    add("--memory", type=_bytes, metavar="BYTES", help="refuse what needs more to run (64K, 2M)")
-    add("--threads", type=int, default=1, help="workers that share a run, called by the host's callback")
+    told = "object file, or static library lib*.a with files for CMake"
+    add("--emit", choices=("object", "library"), default="object", help=told)
+    told = "where the weights are: in a file, in the object, or as C source"
+    add("--weights", choices=("file", "embed", "c"), default="file", help=told)
+    add("--memory", type=_bytes, metavar="BYTES", help="fail if a run needs more memory (64K, 2M)")
+    add("--threads", type=int, default=1, help="threads of a run, which your callback starts")
     add_shape(parser)
-    told = "leave a dimension open: calls give its size, from the least to the most"
-    add("--size", type=_range, action="append", default=[], metavar="NAME=LEAST..MOST", help=told)
+    told = "let each call choose the size of a dynamic dimension, between these limits"
+    add("--size", type=_range, action="append", default=[], metavar="NAME=MIN..MAX", help=told)
     add_exact(parser)
     add_budget(parser)
     add_debug_info(parser)
-    told = "run it on random inputs, in an emulator or Node where it is not for this machine, beside another"
+    told = "run the result on random inputs, if necessary in an emulator or Node, and compare"
     add("--check", choices=("interpreter", "onnxruntime"), help=told)
     return parser
 
@@ -62,7 +64,7 @@ def _arguments() -> argparse.ArgumentParser:
 def _bytes(text: str) -> int:
     match = re.fullmatch(r"(\d+)([KMG]?)", text.upper())
     if match is None:
-        raise argparse.ArgumentTypeError(f"'{text}' is no number of bytes: 65536, 64K, 2M")
+        raise argparse.ArgumentTypeError(f"'{text}' is not a size in bytes; write for example 65536, 64K, 2M")
     return int(match[1]) << {"": 0, "K": 10, "M": 20, "G": 30}[match[2]]
 
 
@@ -71,7 +73,7 @@ def _range(text: str) -> Size:
 
     match = re.fullmatch(r"(.+)=(\d+)\.\.(\d+)", text)
     if match is None or not 1 <= int(match[2]) < int(match[3]):
-        raise argparse.ArgumentTypeError(f"'{text}' is not NAME=LEAST..MOST, such as batch=1..64")
+        raise argparse.ArgumentTypeError(f"'{text}' is not NAME=MIN..MAX, such as batch=1..64")
     return Size(match[1], int(match[2]), int(match[3]))
 
 

@@ -30,7 +30,7 @@ def prepare(a: argparse.Namespace, target: CpuTarget) -> None:
     if machine.missing:
         fail(f"--check needs {machine.missing}, which is not installed")
     if a.size:
-        fail("--check runs functions of known shapes: give --shape in place of --size")
+        fail("--check needs fixed shapes: use --shape instead of --size")
     if a.check == "onnxruntime" and not is_kind(a.model, FileKind.ONNX):
         fail("onnxruntime runs .onnx files: --check interpreter")
 

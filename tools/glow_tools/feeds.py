@@ -33,7 +33,7 @@ def feeds(module: ModuleOp, files: Sequence[str], random: int | None, batches: i
     expected = ports(module, "input")
     if not files:
         if random is None:
-            raise BindingError("give representative inputs with --inputs, or --random SEED")
+            raise BindingError("give typical inputs with --inputs, or --random SEED")
         fixed(module)
         rng = np.random.default_rng(random)
         return [_random(expected, rng) for _ in range(batches)]
@@ -130,11 +130,11 @@ def load_inputs(path: Path, names: Sequence[str], name: str = "") -> Feed:
     loaded = _load(path)
     if isinstance(loaded, dict):
         if name:
-            raise BindingError(f"{path}: an archive of arrays by name; give it without '{name}='")
+            raise BindingError(f"{path}: this is an archive of arrays by name; give it without '{name}='")
         return loaded
     if not name and len(names) != 1:
         known = ", ".join(names)
-        raise BindingError(f"{path}: the model has inputs {known}; give a .npz with one array each")
+        raise BindingError(f"{path}: the model has inputs {known}; give a .npz file with one array for each")
     return {name or names[0]: loaded}
 
 
@@ -179,7 +179,7 @@ def _read(path: Path, expected: Sequence[Port]) -> Iterator[Feed]:
         return
     if len(expected) != 1:
         names = ", ".join(p.name for p in expected)
-        raise BindingError(f"{path}: the model has inputs {names}; give a .npz with one array each")
+        raise BindingError(f"{path}: the model has inputs {names}; give a .npz file with one array for each")
     (port,) = expected
     if is_open(port.shape):
         yield from ({port.name: part} for part in _parts(array, port, path))

@@ -17,30 +17,41 @@ EXAMPLES = """\
   glow-generate folder "Once upon a time" --max-tokens 64
   glow-generate model.gguf --chat "Why is the sky blue?" --temperature 0.7 --top-p 0.9 --seed 1
   glow-generate folder --tokens 1,15,27 --weights int4 --bench
-  echo "A long prompt" | glow-generate model.gguf -"""
+  echo "A long prompt" | glow-generate model.gguf -
+"""
 
 
 def _arguments() -> argparse.ArgumentParser:
-    made = command("glow-generate", "Continue a prompt with a language model.", EXAMPLES)
+    made = command("glow-generate", "Generate text with a language model.", EXAMPLES)
     add = made.add_argument
-    add("model", help="a folder of Hugging Face's, or a .gguf file")
+    add("model", help="a Hugging Face folder, or a .gguf file")
     add("prompt", nargs="?", help="the text to continue; - reads standard input")
-    add("--chat", metavar="MESSAGE", help="answer a message by the model's chat template")
-    add("--tokens", type=_tokens, metavar="N,N...", help="the prompt as tokens; prints tokens")
-    add("--max-tokens", type=count_option, default=128, metavar="N", help="generate so many (default: 128)")
-    add("--temperature", type=float, default=0.0, help="0 takes the likeliest token (default: 0)")
-    add("--top-k", type=count_option, default=0, metavar="K", help="of the K likeliest tokens (default: all)")
-    add("--top-p", type=float, default=1.0, metavar="P", help="of the likeliest that together reach P")
-    add("--min-p", type=float, default=0.0, metavar="P", help="of those P times as likely as the likeliest")
-    add("--repetition-penalty", type=float, default=1.0, metavar="X", help="against tokens that were there")
-    add("--seed", type=count_option, help="of the random numbers")
-    add("--stop", action="append", default=[], metavar="TEXT", help="end before this text")
-    add("--weights", choices=["stored", "int8", "int4"], default="stored", help="bits of the weights")
-    add("--group", type=count_option, default=32, metavar="N", help="inputs that share a scale (default: 32)")
-    add("--capacity", type=count_option, metavar="N", help="tokens that the cache holds (default: it grows)")
+    add("--chat", metavar="MESSAGE", help="answer a message, using the model's chat template")
+    told = "the prompt as token numbers; the output is token numbers too"
+    add("--tokens", type=_tokens, metavar="N,N...", help=told)
+    told = "maximum number of new tokens (default: 128)"
+    add("--max-tokens", type=count_option, default=128, metavar="N", help=told)
+    told = "randomness; 0 selects the most likely token (default: 0)"
+    add("--temperature", type=float, default=0.0, help=told)
+    told = "sample from the K most likely tokens (default: all)"
+    add("--top-k", type=count_option, default=0, metavar="K", help=told)
+    told = "nucleus sampling: sample from the smallest set of tokens with total probability P"
+    add("--top-p", type=float, default=1.0, metavar="P", help=told)
+    told = "sample from tokens with at least P times the probability of the most likely one"
+    add("--min-p", type=float, default=0.0, metavar="P", help=told)
+    told = "reduce the probability of tokens that occurred before"
+    add("--repetition-penalty", type=float, default=1.0, metavar="X", help=told)
+    add("--seed", type=count_option, help="seed of the random numbers")
+    add("--stop", action="append", default=[], metavar="TEXT", help="stop before this text")
+    told = "weight-only quantisation (default: stored, no change)"
+    add("--weights", choices=["stored", "int8", "int4"], default="stored", help=told)
+    told = "number of inputs that share a scale (default: 32)"
+    add("--group", type=count_option, default=32, metavar="N", help=told)
+    told = "size of the key-value cache in tokens (default: it grows)"
+    add("--capacity", type=count_option, metavar="N", help=told)
     add("--backend", default="cpu", help="cpu or interpreter (default: cpu)")
     add("--threads", type=threads_option, default=1, help="worker threads, or auto (default: 1)")
-    add("--bench", action="store_true", help="print tokens a second of prompt and answer")
+    add("--bench", action="store_true", help="print tokens per second for prompt and answer")
     return made
 
 

@@ -1,7 +1,8 @@
-"""python -m glow_tools.new_backend: a package with a backend of its own, its tests, and a page about it.
+"""python -m glow_tools.new_backend: write a package with a new backend, its tests and a README.
 
-What it writes works as it stands: a dialect with one operator, a pass that makes it, an option, a pipeline,
-a print target, an import rule, lit tests, and the conformance run. All other operators run on the host.
+The package works as it is. It contains a dialect with one operator, a pass that uses it, an option, a
+pipeline, an output format, an import rule, lit tests and the conformance test. All other operators run on the
+host.
 """
 
 from __future__ import annotations
@@ -35,7 +36,12 @@ def _arguments() -> argparse.ArgumentParser:
     parser = command("new_backend", __doc__ or "", EXAMPLES)
     add = parser.add_argument
     add("name", help="snake_case name of the backend; the package is glow-NAME, its module glow_NAME")
-    add("--root", type=Path, default=Path(), help="where the folder glow_NAME is made (default: here)")
+    add(
+        "--root",
+        type=Path,
+        default=Path(),
+        help="where to create the folder glow_NAME (default: current folder)",
+    )
     return parser
 
 

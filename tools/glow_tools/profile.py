@@ -23,9 +23,11 @@ def _arguments() -> argparse.ArgumentParser:
     )
     add = parser.add_argument
     add("model", help=".onnx or .mlir file")
-    add("--inputs", nargs="+", default=[], metavar="FILE", help=".npz (a batch) or .npy files")
-    add("--random", type=count_option, metavar="SEED", help="normal random inputs instead")
-    add("--batches", type=count_option, default=4, help="random batches (default: 4)")
+    told = "calibration data: .npz files (one batch each) or .npy files"
+    add("--inputs", nargs="+", default=[], metavar="FILE", help=told)
+    told = "use normally distributed random inputs with this seed"
+    add("--random", type=count_option, metavar="SEED", help=told)
+    add("--batches", type=count_option, default=4, help="number of random batches (default: 4)")
     add_shape(parser)
     add_backend(parser)
     add("-o", "--output", type=Path, required=True, metavar="PROFILE.yaml")

@@ -26,26 +26,26 @@ EXAMPLES = """\
 def _arguments() -> argparse.ArgumentParser:
     parser = command(
         "glow-quantize",
-        "Quantise a model by a profile that glow-profile took of it; inputs and outputs stay float.",
+        "Quantise a model with a profile from glow-profile. Inputs and outputs stay in float.",
         EXAMPLES,
     )
     add = parser.add_argument
     add("model", help=".onnx or .mlir file")
-    add("--profile", metavar="PROFILE.yaml", help="what glow-profile wrote; f16 and bf16 need none")
-    schemas = "asymmetric (default), symmetric, symmetric_uint8, symmetric_power2"
+    add("--profile", metavar="PROFILE.yaml", help="the output of glow-profile; not needed for f16 and bf16")
+    schemas = "how ranges become integers: asymmetric (default), symmetric, symmetric_uint8, symmetric_power2"
     add("--schema", default="asymmetric", help=schemas)
-    add("--precision", default="int8", help="int8 (default) or int16 activations; f16, bf16")
-    add("--calibration", default="none", help="none (default), kl, percentile, mse")
-    add("--per-tensor", action="store_true", help="one scale for all channels of weights")
-    add("--bias", default="int32", help="int32 (default), int16, int8")
-    add("--keep", nargs="+", default=[], metavar="NAME", help="operators or values to keep float")
-    everything = "also layers of little arithmetic, such as depthwise convolutions"
+    add("--precision", default="int8", help="of activations: int8 (default), int16; or f16, bf16")
+    add("--calibration", default="none", help="how ranges are chosen: none (default), kl, percentile, mse")
+    add("--per-tensor", action="store_true", help="one scale per weight tensor instead of per channel")
+    add("--bias", default="int32", help="type of biases: int32 (default), int16, int8")
+    add("--keep", nargs="+", default=[], metavar="NAME", help="operators or values that stay in float")
+    everything = "also quantise layers that hardly become faster, such as depthwise convolutions"
     add("--everything", action="store_true", help=everything)
     add_shape(parser)
-    add("-o", "--output", metavar="MODEL", help="the quantised model: .mlir, or QDQ .onnx")
-    add("--report", metavar="OUT.html", help="signal-to-noise ratio of each layer (- prints it)")
-    add("--inputs", nargs="+", default=[], metavar="FILE", help="data of the report: .npz, .npy")
-    add("--random", type=count_option, metavar="SEED", help="random data of the report")
+    add("-o", "--output", metavar="MODEL", help="the quantised model to write: .mlir, or .onnx in QDQ form")
+    add("--report", metavar="OUT.html", help="write the signal-to-noise ratio of each layer (- prints it)")
+    add("--inputs", nargs="+", default=[], metavar="FILE", help="data for the report: .npz, .npy")
+    add("--random", type=count_option, metavar="SEED", help="random data for the report, with this seed")
     add("--backend", default="cpu", help="where the report runs (default: cpu)")
     return parser
 

@@ -47,43 +47,36 @@ EXAMPLES = """\
 def _arguments() -> argparse.ArgumentParser:
     parser = command("glow-run", "Compile a model and run it once (or --iterations times).", EXAMPLES)
     add = parser.add_argument
-    add("model", help=".onnx, .mlir or saved .glow file; - is IR text on standard input")
+    add("model", help="an .onnx, .mlir, .pt2 or saved .glow file; - is IR on standard input")
     add_backend(parser)
-    add("--threads", type=threads_option, default=1, help="worker threads, or auto: one a core (default: 1)")
-    add(
-        "--input",
-        type=_input_option,
-        action="append",
-        default=[],
-        metavar="[NAME=]FILE",
-        help="an input's value in a .npy file (also in place of its default value), or a .npz of several",
-    )
-    add("--inputs", type=Path, metavar="FILE", help="values of the inputs: .npz, arrays by name, or .npy")
-    add("--random", type=count_option, metavar="SEED", help="random inputs from this seed")
+    told = "worker threads, or auto: one per core (default: 1)"
+    add("--threads", type=threads_option, default=1, help=told)
+    told = "the value of an input (.npy), or of several inputs (.npz); may override a default value"
+    add("--input", type=_input_option, action="append", default=[], metavar="[NAME=]FILE", help=told)
+    add("--inputs", type=Path, metavar="FILE", help="values of all inputs: .npz with arrays by name, or .npy")
+    add("--random", type=count_option, metavar="SEED", help="use random inputs with this seed")
     add_shape(parser)
     add_exact(parser)
     add_budget(parser)
     add_debug_info(parser)
-    add("--output", type=Path, metavar="OUT.npz", help="write the outputs here")
-    other = "check against another run: onnxruntime, interpreter, or a model in another form (FILE.mlir)"
+    add("--output", type=Path, metavar="OUT.npz", help="write the outputs to this file")
+    other = "compare with onnxruntime, with the interpreter, or with another model file"
     add("--compare", type=compared_option, metavar="OTHER", help=other)
-    add("--layers", action="store_true", help="with --compare: every layer, to find the first that differs")
-    add("--node", type=Path, metavar="FILE.onnx", help="with --layers: write that node, inputs in FILE.npz")
+    told = "with --compare: compare every layer and find the first that differs"
+    add("--layers", action="store_true", help=told)
+    told = "with --layers: write the first differing node, and its inputs to FILE.npz"
+    add("--node", type=Path, metavar="FILE.onnx", help=told)
     add("--rtol", type=float, default=1e-3, help="relative tolerance of f32 (default: 1e-3)")
     add("--atol", type=float, default=1e-5, help="absolute tolerance (default: 1e-5)")
-    add("--iterations", type=count_option, default=0, metavar="N", help="time N runs, milliseconds")
-    add(
-        "--device",
-        action="append",
-        default=[],
-        metavar="DEVICE",
-        help="run on devices: cpu:0, process:1, ...",
-    )
-    add("--partition", default="", help="partitions: a number, auto, balance or memory=64M (of each device)")
-    add("--picture", type=Path, metavar="FILE", help="with devices: what is on which, as .svg or .dot")
-    drawn = "what devices, or the units of a backend that counts cycles, did when: for Perfetto, or a picture"
+    add("--iterations", type=count_option, default=0, metavar="N", help="measure the time of N runs")
+    told = "run on devices: cpu:0, process:1, ..."
+    add("--device", action="append", default=[], metavar="DEVICE", help=told)
+    add("--partition", default="", help="how to partition: a number, auto, balance, or memory=64M per device")
+    told = "with --device: draw which nodes are on which device (.svg or .dot)"
+    add("--picture", type=Path, metavar="FILE", help=told)
+    drawn = "write a timeline of devices, or of a backend's units: for Perfetto (.json), or a picture (.svg)"
     add("--timeline", type=Path, metavar="FILE.json|FILE.svg", help=drawn)
-    add("--report", action="store_true", help="stages with seconds, kernels, bytes")
+    add("--report", action="store_true", help="print the time of each stage, kernels and memory")
     return parser
 
 
@@ -177,7 +170,7 @@ def _draw(net: Any, a: argparse.Namespace) -> None:
     program = getattr(net, "program", None)
     timeline = program and program.timeline()
     if timeline is None:
-        fail(f"backend {a.backend} counts no cycles: there is nothing for --timeline")
+        fail(f"backend {a.backend} does not count cycles, so there is no timeline")
     with whole(a.timeline) as temporary:
         text = timeline.svg() if a.timeline.suffix == ".svg" else timeline.trace()
         temporary.write_text(text, encoding="utf-8")

@@ -35,11 +35,11 @@ def check_usage(parser: argparse.ArgumentParser, a: argparse.Namespace) -> None:
         parser.error("--layers looks into one program; leave out --device and --partition")
     for option, given in (("--exact", a.exact), ("--compile-budget", a.compile_budget is not None)):
         if given and is_kind(a.model, FileKind.GLOW):
-            parser.error(f"{option} says how a model is compiled: a .glow file holds programs")
+            parser.error(f"{option} is for compiling: a .glow file is already compiled")
     if a.compile_budget is not None and (a.device or a.partition or a.picture):
         parser.error("--compile-budget is of one program; leave out --device, --partition and --picture")
     if a.layers and is_kind(a.model, FileKind.GLOW):
-        parser.error("--layers needs the model: a .glow file holds programs whose layers are merged")
+        parser.error("--layers needs the model: the layers of a .glow file are already merged")
     if a.node and not (is_kind(a.model, FileKind.ONNX) and str(a.node).endswith(".onnx")):
         parser.error("--node writes a node of an .onnx model to an .onnx file")
 

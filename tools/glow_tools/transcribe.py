@@ -12,22 +12,25 @@ from glow_tools.common import command, count_option, guarded, threads_option
 EXAMPLES = """\
   glow-transcribe whisper-base speech.wav
   glow-transcribe whisper-base speech.wav --language de --task translate --weights int8
-  glow-transcribe whisper-base a.wav b.wav --times"""
+  glow-transcribe whisper-base a.wav b.wav --times
+"""
 
 
 def _arguments() -> argparse.ArgumentParser:
-    made = command("glow-transcribe", "Write down what sounds say, by a Whisper model.", EXAMPLES)
+    made = command("glow-transcribe", "Transcribe speech with a Whisper model.", EXAMPLES)
     add = made.add_argument
-    add("model", help="a folder of Hugging Face's")
+    add("model", help="a Hugging Face folder of a Whisper model")
     add("sounds", nargs="+", metavar="SOUND", help="a .wav file")
-    add("--language", metavar="CODE", help="of the sound, such as en (default: what is heard)")
+    add("--language", metavar="CODE", help="language of the speech, such as en (default: detected)")
     add("--task", default="transcribe", help="transcribe, or translate into English (default: transcribe)")
-    add("--max-tokens", type=count_option, metavar="N", help="of each segment of 30 seconds or less")
-    add("--times", action="store_true", help="a line for each segment, with its seconds")
-    add("--weights", choices=["stored", "int8", "int4"], default="stored", help="bits of the weights")
+    told = "maximum number of tokens per segment (up to 30 seconds)"
+    add("--max-tokens", type=count_option, metavar="N", help=told)
+    add("--times", action="store_true", help="print one line per segment, with start and end")
+    told = "weight-only quantisation (default: stored, no change)"
+    add("--weights", choices=["stored", "int8", "int4"], default="stored", help=told)
     add("--backend", default="cpu", help="cpu or interpreter (default: cpu)")
     add("--threads", type=threads_option, default=1, help="worker threads, or auto (default: 1)")
-    add("--bench", action="store_true", help="print seconds of sound a second")
+    add("--bench", action="store_true", help="print seconds of speech per second")
     return made
 
 

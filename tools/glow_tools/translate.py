@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 EXAMPLES = """\
   glow-translate model.onnx net.mlir             also writes net.weights.safetensors
   glow-translate model.onnx net.mlir --shape data=8x3x224x224
-  glow-translate net.mlir model.onnx             back again, the weights inside
+  glow-translate net.mlir model.onnx             the other direction; the weights are inside
   glow-translate model.onnx graph.svg            a picture (needs Graphviz); graph.dot: its source
   glow-translate net.mlir - --to dot | dot -Tpdf -o net.pdf
 """
@@ -30,15 +30,15 @@ EXAMPLES = """\
 def _arguments() -> argparse.ArgumentParser:
     parser = command(
         "glow-translate",
-        "Translate a model: .onnx or .mlir (with its weights file) to .mlir, .onnx, .dot or .svg. "
-        "Constants above 256 bytes go to NAME.weights.safetensors beside NAME.mlir.",
+        "Convert a model (.onnx, or .mlir with its weights file) to .mlir, .onnx, .dot or .svg. "
+        "Constants of more than 256 bytes are written to NAME.weights.safetensors, next to NAME.mlir.",
         EXAMPLES,
     )
     add = parser.add_argument
-    add("source", help=".onnx or .mlir file; - is IR text on standard input")
+    add("source", help="an .onnx or .mlir file; - is IR on standard input")
     add("target", nargs="?", default="-", help="file to write; - is standard output (the default)")
-    add("-o", "--output", metavar="TARGET", help="the target, in the place of the second file")
-    add("--to", choices=tuple(WRITERS), help="form of the target (default: by its extension)")
+    add("-o", "--output", metavar="TARGET", help="file to write, instead of the second argument")
+    add("--to", choices=tuple(WRITERS), help="output format (default: from the extension)")
     add_shape(parser)
     return parser
 
@@ -49,7 +49,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     a = parser.parse_args(argv)
     if a.output is not None:
         if a.target != "-":
-            parser.error("two targets: give the second file or -o")
+            parser.error("two outputs: give either the second file or -o")
         a.target = a.output
     form = a.to or Path(a.target).suffix.removeprefix(".") or "mlir"
     if form in ("mlir", "onnx") and a.target != "-" and Path(a.target).suffix != f".{form}":

@@ -149,11 +149,13 @@ def _program(block: Block) -> Pointwise:
     parts = Steps(len(place))
     for op in block.ops:
         if any(v not in place for v in op.operands):
-            raise VerifyException(f"{op.name}: a body reads only its own values; give the others as operands")
+            raise VerifyException(
+                f"{op.name}: a body may only use its own values; pass the others as operands"
+            )
         if op is not end:
             place[op.results[0]] = _steps_of(op, [place[v] for v in op.operands], parts)
     if not end.operands:
-        raise VerifyException("a body yields at least one value; yield what it computes")
+        raise VerifyException("a body must yield at least one value; yield its result")
     outputs = tuple(place[v] for v in end.operands)
     return Pointwise(len(block.args), tuple(parts.steps), outputs, tuple(dtype_name(a) for a in block.args))
 
@@ -200,7 +202,7 @@ def check_columns(op: SumsOp) -> None:
         if shape_of(value) != shape_of(op.results[0])[-1:]:
             raise VerifyException(
                 f"{op.name}: bias is {value.type}, result {op.results[0].type}"
-                "; give one number a column or channel"
+                "; give one number per column or channel"
             )
 
 

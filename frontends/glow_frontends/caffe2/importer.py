@@ -53,7 +53,7 @@ def read_net(net: Any) -> Any:
     try:
         message.ParseFromString(data)
     except (DecodeError, RuntimeError, ValueError):
-        raise GlowError(f"{_source(net)}: not a Caffe2 net, or cut short") from None
+        raise GlowError(f"{_source(net)}: not a Caffe2 net, or truncated") from None
     if not message.op:
         raise GlowError(f"{_source(net)}: not a Caffe2 net (no operators)")
     return message

@@ -57,7 +57,7 @@ class GgufFile(Settings):
         if start + size > len(self._bytes):
             whole = len(self._bytes)
             raise GlowError(
-                f"{self.path}: the file is cut off: '{name}' ends at byte {start + size} of {whole}"
+                f"{self.path}: the file is truncated: '{name}' ends at byte {start + size} of {whole}"
             )
         return self._bytes[start : start + size]
 
@@ -104,7 +104,9 @@ class _Reader:
     def _take(self, size: int) -> bytes:
         end = self.at + size
         if end > len(self.data):
-            raise GlowError(f"{self.file.path}: the file is cut off at byte {len(self.data)}, in its head")
+            raise GlowError(
+                f"{self.file.path}: the file is truncated at byte {len(self.data)}, in its header"
+            )
         taken = bytes(self.data[self.at : end])
         self.at = end
         return taken

@@ -48,8 +48,8 @@ def _read(folder: Path, whole: Mapping[str, Any], config: Config) -> LanguageFil
         raise UnsupportedError(f"{folder}: whisper writes down sounds; glow.SpeechModel reads it")
     if kind not in NAMES:
         known = ", ".join(NAMES)
-        lacking = f"the architecture '{kind}' is not known{missing(kind)}"
-        raise UnsupportedError(f"{folder}: {lacking}; there are: {known}")
+        lacking = f"the architecture '{kind}' is not supported{missing(kind)}"
+        raise UnsupportedError(f"{folder}: {lacking}; supported are: {known}")
     decoder = decoder_of(config)
     label, quantised = config.label("quantization_config"), config.get("quantization_config")
     if quantised is None:
@@ -94,7 +94,7 @@ def read_json(file: Path) -> dict[str, Any]:
     except (ValueError, RecursionError, MemoryError) as error:
         raise GlowError(f"{file}: this is not JSON: {error}") from None
     if not isinstance(made, dict):
-        raise GlowError(f"{file}: this is no table of settings")
+        raise GlowError(f"{file}: this is not a table of settings")
     return made
 
 
@@ -113,7 +113,7 @@ def _text_of(file: Path) -> str:
     try:
         return file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise GlowError(f"{file}: this is no text: {error}") from None
+        raise GlowError(f"{file}: this is not text: {error}") from None
 
 
 def _template(folder: Path, texts: Mapping[str, Any]) -> str | None:
@@ -123,7 +123,7 @@ def _template(folder: Path, texts: Mapping[str, Any]) -> str | None:
         named = {t.get("name"): t.get("template") for t in found if isinstance(t, dict)}  # pyright: ignore
         found = named.get("default")
     if found is not None and not isinstance(found, str):
-        raise GlowError(f"{folder / 'tokenizer_config.json'}: 'chat_template' is no text")
+        raise GlowError(f"{folder / 'tokenizer_config.json'}: 'chat_template' is not text")
     return found
 
 

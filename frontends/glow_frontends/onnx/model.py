@@ -29,7 +29,7 @@ def parse(data: bytes, source: str) -> ModelProto:
     try:
         model.ParseFromString(data)
     except (DecodeError, RuntimeError, ValueError):
-        raise GlowError(f"{source}: not an ONNX model, or cut short") from None
+        raise GlowError(f"{source}: not an ONNX model, or truncated") from None
     if not model.HasField("graph") or not (model.graph.node or model.graph.output):
         raise GlowError(f"{source}: not an ONNX model (no graph)")
     if not all(isinstance(name, str) for name in _names(model.graph)):

@@ -85,7 +85,7 @@ def _spread(c: Expressions, node: ast.AST, value: Value) -> Keywords:
         return _statics(value.value)
     if isinstance(value, SSAValue) and value in c.fields and isinstance(value.owner, TupleOp):
         return dict(zip(c.fields[value], value.owner.values, strict=True))
-    c.fail(node, "** of a dict whose keys are not seen here cannot be compiled", "write the keywords out")
+    c.fail(node, "** of a dict whose keys are not known here cannot be compiled", "write the keywords out")
 
 
 def _columns(c: Expressions, node: ast.Call, env: Env) -> SSAValue | None:
@@ -331,7 +331,7 @@ def _transform(with_value: bool) -> Handler:
             items = c.items(wanted, node)
             numbers = [int_constant(v) for v in items or ()]
             if not numbers or None in numbers:
-                c.fail(node, "argnums must be known when compiling", "write the numbers")
+                c.fail(node, "argnums must be known at compile time", "write the numbers")
             return gradient(
                 c, c.ssa(values[0], node), [n for n in numbers if n is not None], False, with_value
             )
@@ -373,7 +373,7 @@ def static_attribute(c: Expressions, node: ast.AST, name: str, value: Value) -> 
         if numbers is None and int_constant(value) is not None:
             return to_attribute(int_constant(value))
         if numbers is None or None in numbers:
-            c.fail(node, f"'{name}' must be known when compiling", "write the number")
+            c.fail(node, f"'{name}' must be known at compile time", "write the number")
         return to_attribute([n for n in numbers if n is not None])
     try:
         return to_attribute(value.value)

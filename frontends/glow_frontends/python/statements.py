@@ -249,18 +249,18 @@ class Statements(Expressions):
         if of is not None:
             self.fail(
                 node,
-                f"'{of}' belongs to {self.foreign[of]}, where it would not change",
+                f"'{of}' belongs to {self.foreign[of]}, and would not change there",
                 f"write {name} = {name}.copy() first, and return the new one",
             )
         twins = [n for n in self.twins.get(name, ()) if env.get(n) is env.get(name)]
         if twins:
             self.fail(
                 node,
-                f"'{twins[0]}' and '{name}' are one {what}, and values do not change",
+                f"'{twins[0]}' and '{name}' are the same {what}, which cannot be changed",
                 f"write {name} = {twins[0]}.copy()",
             )
         if deep(node) and self.sharing.repeated(name, env):
-            self.fail(node, f"'{name}' holds one {what} more than once", "give it copies: a.copy()")
+            self.fail(node, f"'{name}' contains the same {what} more than once", "give it copies: a.copy()")
         self.sharing.changing(name, self.after(), env, deep(node))
 
     def _replaced(self, target: ast.expr, value: Value, env: Env) -> None:

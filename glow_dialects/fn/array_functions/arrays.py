@@ -242,7 +242,9 @@ def _moveaxis(u: Unit, a: SSAValue, source: Axes, destination: Axes) -> SSAValue
     lists = [[x] if isinstance(x, int) else list(x or ()) for x in (source, destination)]
     old, new = ([axis_of(i, rank) for i in axes] for axes in lists)
     if len(old) != len(new):
-        raise VerifyException(f"moveaxis of {len(old)} axes to {len(new)} places; give a place for each axis")
+        raise VerifyException(
+            f"moveaxis of {len(old)} axes to {len(new)} positions; give one position per axis"
+        )
     order = [i for i in range(rank) if i not in old]
     for place, axis in sorted(zip(new, old, strict=True)):
         order.insert(place, axis)
@@ -260,7 +262,7 @@ def roll(u: Unit, a: SSAValue, shift: Axes, axis: Axes) -> SSAValue:
     axes = [axis] if isinstance(axis, int) else list(axis)
     shifts = [shift] * len(axes) if isinstance(shift, int) else list(shift or ())
     if len(shifts) != len(axes):
-        raise VerifyException(f"{len(shifts)} shifts for {len(axes)} axes; give one an axis")
+        raise VerifyException(f"{len(shifts)} shifts for {len(axes)} axes; give one per axis")
     for by, raw in zip(shifts, axes, strict=True):
         at = axis_of(raw, len(shape_of(a)))
         size = shape_of(a)[at]
@@ -300,7 +302,7 @@ def _pad(u: Unit, a: SSAValue, pad_width: Any, mode: str, constant_values: float
     else:
         pairs = [(w[0], w[-1]) for w in width] * (rank if len(width) == 1 else 1)
     if len(pairs) != rank:
-        raise VerifyException(f"pad of {len(pairs)} axes, the array has {rank}; give a pair an axis")
+        raise VerifyException(f"pad of {len(pairs)} axes, the array has {rank}; give a pair per axis")
     if mode not in ("constant", "edge", "reflect", "wrap"):
         raise VerifyException(f"there is no mode '{mode}' of pad; use constant, edge, reflect or wrap")
     pads = (*(b for b, _ in pairs), *(e for _, e in pairs))

@@ -108,11 +108,11 @@ def _check(shape: tuple[int, ...], dtype: str, new: tuple[int, ...], kind: str, 
     """Refuse what NumPy refuses: an array in place of one of another shape or of a lesser kind."""
     plain = "bfloat16" not in (dtype, kind)
     if plain and not np.can_cast(np.dtype(kind), np.dtype(dtype), "same_kind"):
-        what = f"{kind} in place of {dtype}, which NumPy refuses; write x = x + v"
+        what = f"{kind} instead of {dtype}, which NumPy refuses; write x = x + v"
         raise UnsupportedError(f"{where}: {what}")
     if len(new) > len(shape) or np.broadcast_shapes(shape, new) != shape:
         old, other = (text_of(TensorType(s, dtype)) for s in (shape, new))
-        raise UnsupportedError(f"{where}: {other} in place of {old}; write x = x + v")
+        raise UnsupportedError(f"{where}: {other} instead of {old}; write x = x + v")
 
 
 CHANGES = (Apart, InPlace)

@@ -90,7 +90,9 @@ class Inner(Primitive):
         return total
 
     def _differs(self, where: str, have: str, want: str) -> UnsupportedError:
-        return UnsupportedError(f"{where}: vjp: the cotangent is {have}, the value {want}; give one like it")
+        return UnsupportedError(
+            f"{where}: vjp: the cotangent is {have}, the value {want}; give one of the same type and shape"
+        )
 
     def python(self, op: FnOp) -> Function:
         def run(y: Any, d: Any) -> float:
@@ -356,7 +358,8 @@ class CheckTangent(Primitive):
             have = d.type.dtype if isinstance(d.type, TensorType) else ""
             return d if dtype == have else m.tensors(Astype(), {"dtype": StringAttr(dtype)}, [d], where)
         raise UnsupportedError(
-            f"{where}: jvp: the tangent of {text(kind)} is {text(d.type)}; give one like it"
+            f"{where}: jvp: the tangent of {text(kind)} is {text(d.type)}; "
+            "give one of the same type and shape"
         )
 
     def python(self, op: FnOp) -> Function:
@@ -368,7 +371,10 @@ class CheckTangent(Primitive):
             if not is_tuple(x) and not _is_real(x):
                 return ZERO
             if is_tuple(x) or is_tuple(d) or np.shape(d) != np.shape(x):
-                raise UnsupportedError(f"{op.source}: jvp: a tangent is not like its value; give one like it")
+                raise UnsupportedError(
+                    f"{op.source}: jvp: a tangent does not match its value; "
+                    "give one of the same type and shape"
+                )
             return float(d) if isinstance(x, float) else np.asarray(d, x.dtype)
 
         return run

@@ -251,7 +251,7 @@ class Pow(Arithmetic):
         exponent = kinds[1].const if isinstance(kinds[1], Scalar) else None
         bools = isinstance(kinds[0], TensorType) and kinds[0].dtype == "bool" and UFUNC not in op.attributes
         if bools and kinds[1] == INT:
-            raise NotNative(f"{where}: booleans to a power on which the type of the result depends")
+            raise NotNative(f"{where}: booleans to a power that the type of the result depends on")
         if bools and exponent == 2:
             return Square().infer(m, op, x[:1], where)
         ints = [k.kind for k in kinds if isinstance(k, Scalar) and k.kind != "float"]

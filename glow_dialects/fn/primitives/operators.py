@@ -238,7 +238,7 @@ def _product(u: Unit, left: SSAValue, right: SSAValue) -> SSAValue:
         text = " and ".join("x".join(map(str, s)) for s in (a, b))
         raise VerifyException(
             f"matrix product of {text}: {a[-1]} columns and {b[0] if len(b) == 1 else b[-2]} rows"
-            "; they must be as many"
+            "; these numbers must be equal"
         )
     kind = "matmul" if len(shape_of(wide_left)) == len(shape_of(wide_right)) == 2 else "batch_matmul"
     product = u.op(kind, wide_left, wide_right)
@@ -361,7 +361,7 @@ class Stack(ByOperators):
         shape = shape_of(same[0])
         if any(shape_of(v) != shape for v in same):
             shapes = " and ".join(sorted({str(shape_of(v)) for v in same}))
-            raise VerifyException(f"items of shapes {shapes}; give them one shape")
+            raise VerifyException(f"items of shapes {shapes}; give them the same shape")
         axis = options["axis"] % (len(shape) + 1)
         rows = [u.reshape(v, (*shape[:axis], 1, *shape[axis:])) for v in same]
         joined = u.op("concat", rows, axis=axis)  # pyright: ignore[reportArgumentType]

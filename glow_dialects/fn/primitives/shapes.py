@@ -45,7 +45,7 @@ def _static_shape(v: V, where: str) -> Attribute:
     items = parts(v) if isinstance(v.type, TupleType) else [v]
     numbers = [i.type.const for i in items if isinstance(i.type, Scalar) and i.type.kind == "int"]
     if len(numbers) != len(items) or None in numbers:
-        raise UnknownNumberError(f"{where}: a shape must be known when compiling; use numbers and x.shape")
+        raise UnknownNumberError(f"{where}: a shape must be known at compile time; use numbers and x.shape")
     return shape_attribute([size(n) for n in numbers if n is not None])
 
 
@@ -67,7 +67,7 @@ class Reshape(Primitive):
             text = "x".join(map(str, shape_of(x[0])))
             raise VerifyException(
                 f"reshape of {text} ({count} elements) to {tuple(options['shape'])}"
-                "; both need as many elements"
+                "; both need the same number of elements"
             )
         return u.reshape(x[0], shape)
 
@@ -121,7 +121,7 @@ class AstypeAs(Pointwise):
     def infer(self, m: Typing, op: FnOp, x: list[V], where: str) -> V:
         kind = x[1].type
         if not isinstance(kind, Text):
-            raise UnsupportedError(f"{where}: {text_of(kind)} is no dtype; use x.dtype or np.float32")
+            raise UnsupportedError(f"{where}: {text_of(kind)} is not a dtype; use x.dtype or np.float32")
         return m.tensors(Astype(), {"dtype": StringAttr(kind.value)}, [x[0]], where)
 
     def python(self, op: FnOp) -> Function:

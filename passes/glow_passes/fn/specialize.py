@@ -262,8 +262,8 @@ class Specializer(Meaning):
             except TypesDiffer as error:
                 name = instance.function.block.args[index].name_hint or f"argument {index}"
                 raise UnsupportedError(
-                    f"{self.functions.place(instance.name)}: '{name}' is {error} in turn;"
-                    " keep one type and shape for a value that a loop or recursion carries"
+                    f"{self.functions.place(instance.name)}: '{name}' is alternately {error}; keep one type "
+                    "and shape for a value that a loop or recursion carries"
                 ) from None
             if new != old:
                 assert not self.settled, f"{instance.name} is called with types that were not inferred"
@@ -352,7 +352,7 @@ class Specializer(Meaning):
                 result = self.sets.join(result, target.result)
             except TypesDiffer as error:
                 raise UnsupportedError(
-                    f"{op.source}: the branches give {error}; give both one type"
+                    f"{op.source}: the branches give {error}; both need the same type"
                 ) from None
         return V(result)
 
@@ -360,7 +360,7 @@ class Specializer(Meaning):
         """The instances that a call may reach, with the types of the captured values."""
         function = self.sets.resolve(x[0].type)
         if not isinstance(function, FnType | NamedType):
-            raise UnsupportedError(f"{where}: {text(function)} is called; call a function")
+            raise UnsupportedError(f"{where}: {text(function)} is called, but is not a function")
         kinds = tuple(v.type for v in x[1:])
         calls: list[tuple[Instance, tuple[Type, ...]]] = []
         members = self.sets.members(function)
@@ -388,7 +388,7 @@ class Specializer(Meaning):
         if isinstance(kind, NamedType):
             raise NotNative("partial of a function that refers to its own kind")
         if not isinstance(kind, FnType):
-            raise UnsupportedError(f"{where}: {text(kind)} is called; call a function")
+            raise UnsupportedError(f"{where}: {text(kind)} is called, but is not a function")
         more = tuple(v.type for v in values)
         entries = tuple((n, (*c, *more)) for n, c in kind.entries)
         for name, bound in entries:

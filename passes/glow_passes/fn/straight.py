@@ -225,7 +225,7 @@ class _Graph:
         """A primitive on numbers of one kind."""
         result = card.kinds(kind, "")[1]
         if result == "int" and not isinstance(card, _WRAPPING):
-            raise NotNative(f"{card.short} of numbers that the run tells, an int")
+            raise NotNative(f"{card.short} of numbers that are only known at run time")
         value = self._made(card, {}, [Kind(typed(v)) for v in x], x)
         if value.type != tensor((), DTYPES[result]):
             raise NotNative(f"{card.short} of {kind}s")

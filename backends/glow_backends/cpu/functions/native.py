@@ -51,7 +51,7 @@ class _Memory:
         flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _NORESERVE
         address = reserve(None, HEAP_LIMIT, mmap.PROT_READ | mmap.PROT_WRITE, flags, -1, 0)
         if address is None or address == ctypes.c_void_p(-1).value:
-            raise NotNative(f"{HEAP_LIMIT >> 30} GiB of addresses, which this system does not give")
+            raise NotNative(f"{HEAP_LIMIT >> 30} GiB of address space are not available on this system")
         self.first: int = address
         self.end = address + HEAP_LIMIT
 

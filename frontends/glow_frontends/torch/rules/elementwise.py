@@ -178,7 +178,7 @@ def prelu(g: Emitter, n: Node, x: Value, weight: Value) -> Value:
 def round_to(g: Emitter, n: Node, x: Value, decimals: int) -> Value:
     """Rounded to some digits behind the point."""
     if n.dtype.kind in "iu":
-        raise Decomposed("whole numbers rounded to digits")
+        raise Decomposed("integers rounded to digits")
     factor = g.like(10.0 ** abs(decimals), x)
     first, last = (MulOp, DivOp) if decimals >= 0 else (DivOp, MulOp)
     return g(last, g(RoundOp, g(first, x, factor)), factor)

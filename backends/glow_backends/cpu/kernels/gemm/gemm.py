@@ -145,7 +145,7 @@ def plan_gemm(spec: GemmSpec, target: CpuTarget) -> Plan:
     width = block.vectors * lanes
     overlap = isinstance(spec.n, Extent) and spec.n >= width
     if overlap and once:
-        raise OpenSizes("a product that adds to what its result holds has an open number of columns")
+        raise OpenSizes("a product that accumulates into its result cannot have a dynamic number of columns")
     rest_columns = 0 if overlap else spec.n if isinstance(spec.n, Extent) else spec.n % width
     tail_vectors = 1 if isinstance(rest_columns, Extent) else ceil_div(rest_columns, lanes)
     if spec.packed_b:
