@@ -21,9 +21,10 @@ from torch._guards import TracingContext  # pyright: ignore[reportMissingImports
 from xxhash import xxh3_64_intdigest
 
 from glow_compiler.api import compile
-from glow_compiler.torch_parts import Parts, Stage, cut, results_of
+from glow_compiler.torch_parts import Parts, Stage, calls_of, cut, results_of
+from glow_compiler.torch_report import GraphReport, note_break, opened, told
 from glow_compiler.torch_results import Results, meta_of
-from glow_dialects.core.errors import GlowError, ImportProblems, OpenSizes, Problem, UnsupportedError
+from glow_dialects.core.errors import GlowError, ImportProblems, OpenSizes, UnsupportedError
 from glow_frontends.torch import GraphProblems, Input, Output, import_graph
 from glow_frontends.torch.decompose import decompositions
 from glow_frontends.torch.draws import is_random
@@ -49,25 +50,28 @@ def glow(
     chosen = dict(options or {})
     freeze = chosen.pop("freeze", True)
 
-    def compiled(freeze: bool) -> Callable[[Any, Sequence[Any]], Any]:
+    note_break(graph)
+
+    def compiled(kind: str) -> Callable[[Any, Sequence[Any]], Any]:
         def make(traced: Any, inputs: Sequence[Any]) -> Any:
-            return _boxed(_Graph(traced, _parameters(inputs) if freeze else set(), chosen))
+            frozen = _parameters(inputs) if freeze and kind == "inference" else set[int]()
+            return _boxed(_Graph(traced, frozen, chosen, opened(kind, len(calls_of(traced)))))
 
         return make
 
     backend = aot_autograd(
-        fw_compiler=compiled(False),
-        bw_compiler=compiled(False),
-        inference_compiler=compiled(freeze),
+        fw_compiler=compiled("forward"),
+        bw_compiler=compiled("backward"),
+        inference_compiler=compiled("inference"),
         decompositions=decompositions(),
     )
     return backend(graph, example_inputs)
 
 
-def _boxed(graph: _Graph) -> Callable[[list[Any]], list[Any]]:
+def _boxed(graph: _Graph) -> Callable[[list[Any]], Sequence[Any]]:
     """What takes its values out of a list, so that they go when nothing reads them any more."""
 
-    def call(values: list[Any]) -> list[Any]:
+    def call(values: list[Any]) -> Sequence[Any]:
         taken = tuple(values)
         values.clear()
         return graph(*taken)
@@ -79,8 +83,8 @@ def _boxed(graph: _Graph) -> Callable[[list[Any]], list[Any]]:
 class _Graph:
     """One ATen graph, with its programs by the parameters that they have in them; `frozen` names these."""
 
-    def __init__(self, graph: Any, frozen: Set[int], options: dict[str, Any]) -> None:
-        self._graph, self._options = graph, options
+    def __init__(self, graph: Any, frozen: Set[int], options: dict[str, Any], report: GraphReport) -> None:
+        self._graph, self._options, self._report = graph, options, report
         places = [node for node in graph.graph.nodes if node.op == "placeholder"]
         self._names = [node.name for node in places]
         self._metas = [meta_of(node) for node in places]
@@ -93,6 +97,8 @@ class _Graph:
         self._sizes, self._made = False, 0
         self._programs: OrderedDict[Any, Executable] = OrderedDict()
         self._results: Results | None = None
+        #: Whether a program of it has been made.
+        self._in_programs = False
         #: What runs in place of one program: the graph's parts, or PyTorch.
         self._instead: Callable[..., Any] | None = None
 
@@ -111,26 +117,34 @@ class _Graph:
             found = self._graph(*values)
             self._instead = self._graph
             known = isinstance(error, GlowError | OpenSizes)
-            told = str(error) if known else f"{type(error).__name__} {error}"
-            warnings.warn(f"this graph runs in PyTorch, not compiled: {told}", stacklevel=2)
+            reason = str(error) if known else f"{type(error).__name__} {error}"
+            self._report.whole.append(reason)
+            warnings.warn(f"this graph runs in PyTorch, not compiled: {reason}", stacklevel=2)
             return found
 
     def _parts(self, error: GraphProblems) -> Callable[..., Any]:
         """What runs the graph cut around the calls that were refused."""
         drawn = {n.name for n in self._graph.graph.nodes if is_random(n.target)}
-        told = [str(p) for p in error.problems if not isinstance(p, Problem) or p.node not in drawn]
-        stages = cut(self._graph, error.nodes)
-        if told:
-            what = "this runs" if stages else "this graph runs"
-            warnings.warn(f"{what} in PyTorch, not compiled: " + "\n  - ".join(["", *told]), stacklevel=3)
+        refused = [r for name, r in error.refused.items() if name not in drawn]
+        stages = cut(self._graph, error.refused)
+        for refusal in refused:
+            self._report.refuse(refusal)
+        left = sum(len(calls_of(s.module)) for s in stages if not s.compiled)
+        left = left if stages else len(calls_of(self._graph))
+        self._report.drawn += len(drawn)
+        self._report.small += max(0, left - len(refused) - len(drawn))
+        if refused or not error.refused:
+            lines = told(refused) if refused else [str(error)]
+            what = "parts of this graph run" if stages else "this graph runs"
+            listed = "".join(f"\n  - {line}" for line in lines)
+            warnings.warn(f"{what} in PyTorch, not compiled: {listed}", stacklevel=3)
         return Parts(stages, self._graph, self._part) if stages else self._graph
 
     def _part(self, stage: Stage) -> _Graph:
         """A stage as a graph of its own."""
         names = {self._names[i] for i in self._frozen}
-        return _Graph(
-            stage.module, {i for i, n in enumerate(stage.given) if n.name in names}, self._options
-        )
+        frozen = {i for i, n in enumerate(stage.given) if n.name in names}
+        return _Graph(stage.module, frozen, self._options, self._report)
 
     def _compiled_call(self, values: Sequence[Any]) -> list[Any]:
         if self._results is None:
@@ -196,9 +210,14 @@ class _Graph:
             inputs[place] = Input(self._names[place], "constant", values[place])
         outputs = [Output(f"result_{i}", order=order) for i, order in enumerate(results.orders)]
         graph = results.pruned(self._graph)
-        return compile(
-            import_graph(graph, inputs, outputs, "the graph", self._ranges, known=known), **self._options
-        )
+        module = import_graph(graph, inputs, outputs, "the graph", self._ranges, known=known)
+        net = compile(module, **self._options)
+        self._report.programs += 1
+        self._report.count("programs")
+        if not self._in_programs:
+            self._in_programs = True
+            self._report.compiled += len(calls_of(self._graph))
+        return net
 
     def _numbers(self, values: Sequence[Any]) -> dict[str, Any]:
         """What the symbols of sizes and other numbers stand for in a call."""

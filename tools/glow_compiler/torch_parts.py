@@ -91,6 +91,12 @@ def results_of(graph: Any) -> Sequence[Any]:
     return next(node for node in graph.graph.nodes if node.op == "output").args[0]
 
 
+def calls_of(graph: Any) -> list[Any]:
+    """The calls of operators in a graph, but for views, sizes and what is made of nothing."""
+    calls = [n for n in graph.graph.nodes if n.op == "call_function" and n.target is not operator.getitem]
+    return [n for n in calls if not _is_light(n)]
+
+
 class _Places:
     """The stage of each call of a graph."""
 
@@ -114,7 +120,7 @@ class _Places:
         read = [self._copied(nodes) for _, nodes in sorted(at.items())]
         results = [r for r in results_of(self._graph) if isinstance(r, torch.fx.Node)]
         views = self._copied([r for r in results if r in self._light])
-        wanted = {n for nodes, given in [*read, views] for n in given} | set(results)
+        wanted = {n for _, given in [*read, views] for n in given} | set(results)
         compiled = [stage % 2 == 1 for stage in sorted(at)]
         found = [
             self._stage(nodes, given, [n for n in nodes if n in wanted and n not in self._light], kind)
@@ -208,8 +214,7 @@ def _is_pure(node: Any) -> bool:
 
 def _is_small(stage: Stage) -> bool:
     """Whether a program costs more than it can save of PyTorch's time."""
-    calls = [n for n in stage.module.graph.nodes if n.op == "call_function" and not _is_light(n)]
-    saved = sum(CALL + _bytes(meta_of(n)) / BYTES for n in calls)
+    saved = sum(CALL + _bytes(meta_of(n)) / BYTES for n in calls_of(stage.module))
     return saved < PROGRAM + PORT * (len(stage.given) + len(stage.made))
 
 

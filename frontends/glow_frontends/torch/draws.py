@@ -1,4 +1,4 @@
-"""Random numbers, which PyTorch draws: decompositions that draw before, and apart from, what they are used on.
+"""Random numbers, which PyTorch draws: decompositions that draw apart from, and before, what reads them.
 
 dropout(x) -> mask = bernoulli(shape of x); x * mask / (1 - p)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -42,12 +42,26 @@ class Blocked:
 BLOCKED = Blocked()
 
 
-class GraphProblems(ImportProblems):
-    """Everything wrong with a graph; `nodes` are the calls that no program can have."""
+@dataclass(frozen=True)
+class Refusal:
+    """Why a call of an operator is in no program, and where the model's source has it."""
 
-    def __init__(self, source: str, problems: Sequence[Problem | str], blocked: Iterable[str] = ()) -> None:
+    op: str
+    reason: str
+    place: str = ""
+
+    def __str__(self) -> str:
+        return self.reason + (f"; {self.place}" if self.place else "")
+
+
+class GraphProblems(ImportProblems):
+    """Everything wrong with a graph; `refused` are the calls that no program can have, by name."""
+
+    def __init__(
+        self, source: str, problems: Sequence[Problem | str], refused: Mapping[str, Refusal]
+    ) -> None:
         super().__init__(source, problems)
-        self.nodes = {p.node for p in self.problems if isinstance(p, Problem)} | set(blocked)
+        self.refused = dict(refused)
 
 
 @dataclass
@@ -149,8 +163,8 @@ class _Import:
         self.states: dict[str, PlaceholderOp] = {}
         #: The call whose decomposition is imported.
         self.around: Any = None
-        #: Calls that were not tried, because an operand is a value that nothing stands in for.
-        self.blocked: set[str] = set()
+        #: Calls that have a problem, or an operand that nothing stands in for.
+        self.refused: dict[str, Refusal] = {}
 
     # --- the module --------------------------------------------------------------------------
     def whole(self, graph: Any, inputs: Sequence[Input], outputs: Sequence[Output | None]) -> ModuleOp:
@@ -162,7 +176,7 @@ class _Import:
             if told is not None and value is not BLOCKED:
                 self.output(told, value)
         if self.problems:
-            raise GraphProblems(self.source, self.problems, self.blocked)
+            raise GraphProblems(self.source, self.problems, self.refused)
         return self.g.finished()
 
     def input(self, node: Any, told: Input) -> Any:
@@ -259,7 +273,8 @@ class _Import:
         except _Nested:
             if self.around is not None:
                 raise
-            self.blocked.add(node.name)
+            reason = "an operand or a result of a type that is not known here"
+            self.refused.setdefault(node.name, Refusal(_op_name(node), reason, place_of(node)))
             return self.stand_in(node.meta.get("val"))
         except FAILURES as error:
             reason = str(error) or type(error).__name__
@@ -271,10 +286,9 @@ class _Import:
         whole = self.around or node
         if whole is not node:
             reason += f" ({_op_name(node)}, of which PyTorch makes it)"
-        where = place_of(whole)
-        self.problems.append(
-            Problem(whole.name, _op_name(whole), 0, reason + (f"; {where}" if where else ""))
-        )
+        refusal = Refusal(_op_name(whole), reason, place_of(whole))
+        self.refused[whole.name] = refusal
+        self.problems.append(Problem(whole.name, refusal.op, 0, str(refusal)))
         if self.around is not None:
             raise _Nested
         return self.stand_in(node.meta.get("val"))
@@ -428,4 +442,4 @@ def place_of(node: Any) -> str:
     return ", ".join(part for part in (module, line) if part)
 
 
-__all__ = ["GraphProblems", "Input", "Output", "import_graph", "import_program"]
+__all__ = ["GraphProblems", "Input", "Output", "Refusal", "import_graph", "import_program"]
