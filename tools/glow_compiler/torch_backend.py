@@ -260,10 +260,12 @@ def _span(tensor: Any) -> int:
 
 
 def _parameters(inputs: Sequence[Any]) -> set[int]:
-    """Which inputs are parameters and buffers, as AOTAutograd tells."""
+    """Which inputs are parameters and buffers that the graph does not write, as AOTAutograd tells."""
     metadata = getattr(TracingContext.try_get(), "fw_metadata", None)
     places = getattr(metadata, "static_input_indices", None) or ()
-    return {i for i in places if isinstance(inputs[i], torch.Tensor)}
+    infos = getattr(metadata, "input_info", None) or ()
+    written = {i for i, info in enumerate(infos) if info.mutates_data or info.mutates_storage_metadata}
+    return {i for i in places if isinstance(inputs[i], torch.Tensor) and i not in written}
 
 
 def _ranges(metas: Sequence[Any]) -> dict[Any, Any]:

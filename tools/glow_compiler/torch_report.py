@@ -133,7 +133,8 @@ def note_break(graph: Any) -> None:
 
 
 @contextmanager
-def _explaining() -> Generator[Explanation]:
+def explaining() -> Generator[Explanation]:
+    """Around calls: an explanation of what they compile."""
     found, before = Explanation(), len(get_compilation_metrics())
     _OPEN.append(found)
     try:
@@ -155,7 +156,7 @@ def explain(module: Any, inputs: Any, *more: Any, options: Mapping[str, Any] | N
     """
     torch._dynamo.reset()
     compiled = torch.compile(module, backend="glow", options=dict(options or {}))
-    with _explaining() as found, warnings.catch_warnings():
+    with explaining() as found, warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=".*in PyTorch, not compiled")
         for given in (inputs, *more):
             _differentiate(_called(compiled, given), module, given)
