@@ -12,9 +12,10 @@ import pytest
 torch: Any = pytest.importorskip("torch")
 pytestmark = pytest.mark.peers
 
-from graph_runs import check, sample_calls  # noqa: E402
+from graph_runs import check  # noqa: E402
 
 import glow_compiler as glow  # noqa: E402
+from benchmarks.torch_operators import sample_calls  # noqa: E402
 
 NAMES = """
 __getitem__ _softmax_backward_data _unsafe_masked_index abs acos acosh add addcdiv addcmul addmm addmv
