@@ -177,6 +177,14 @@ class SavedPrograms(ProgramSource):
             )
         return program
 
+    def accept(self, shapes: Mapping[str, tuple[int, ...]], values: Mapping[str, Array]) -> None:
+        names = set(shapes)
+        if not any(known == names and p.fits(shapes) for (known, _), p in self.open_programs):
+            self.program(dict(shapes), dict(values))
+
+    def known_shapes(self) -> list[dict[str, tuple[int, ...]]]:
+        return [dict(shapes) for shapes, _ in self._programs]
+
     def open_program(self, shapes: Mapping[str, tuple[int, ...]], values: dict[str, Array]) -> Program | None:
         raise OpenSizes("programs of a file are not compiled again")
 

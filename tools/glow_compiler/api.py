@@ -233,12 +233,22 @@ def executable(
         programs = ModulePrograms(_module(model), compiler, shapes, states)
         return _prepared(Executable(programs, specialize=specialize), shapes)
     check_kind(model)
+    programs = onnx_programs(model, compiler, shapes, states)
+    return _prepared(Executable(programs, specialize=specialize), shapes)
+
+
+def onnx_programs(
+    model: Any,
+    compiler: Compiler,
+    shapes: Shapes | Sequence[Mapping[str, Sequence[int]]] | None,
+    states: States = None,
+) -> OnnxPrograms:
+    """The programs of an ONNX model, none of them compiled."""
     source = OnnxModel(model, compiler.backend)
     chosen = set(shapes) if isinstance(shapes, Mapping) else set[str]()
     opened = [s for s in source.description.defaults if s.name in chosen]
     inputs = bound_shapes([*source.description.inputs, *opened], shapes)
-    programs = OnnxPrograms(source, compiler, inputs, chosen, states)
-    return _prepared(Executable(programs, specialize=specialize), shapes)
+    return OnnxPrograms(source, compiler, inputs, chosen, states)
 
 
 def _module(model: Any) -> ModuleOp | Path:

@@ -15,6 +15,7 @@ from glow_tools.common import (
     add_backend,
     add_budget,
     add_exact,
+    add_input,
     add_shape,
     command,
     count_option,
@@ -55,7 +56,7 @@ def _arguments() -> argparse.ArgumentParser:
     add("--peers", default="all", help="comma-separated engines, 'all' or 'none' (default: all)")
     add("--rounds", type=count_option, default=9, help="rounds over the engines (default: 9)")
     add("--seconds", type=float, default=0.5, help="seconds an engine and round (default: 0.5)")
-    add("--inputs", type=Path, metavar="FILE", help=".npz, arrays by name, or .npy (default: random ones)")
+    add_input(parser, random=False)
     add("--seed", type=count_option, default=0, help="of the random inputs (default: 0)")
     add("--cores", help="cores to pin to, such as 1 or 0,1 (default: the last ones)")
     add("--json", metavar="FILE", help="write all figures here; - is standard output")
@@ -95,7 +96,17 @@ def _run(a: argparse.Namespace) -> int:
     with tempfile.TemporaryDirectory(prefix="glow-bench-") as folder:
         for model in a.models:
             shapes = {n: list(s) for n, s in a.shape}
-            options = a.threads, cores, a.seed, Path(folder), a.inputs, a.backend, a.exact, a.compile_budget
+            options = (
+                a.threads,
+                cores,
+                a.seed,
+                Path(folder),
+                a.inputs,
+                a.input,
+                a.backend,
+                a.exact,
+                a.compile_budget,
+            )
             race = Race(model, shapes, names, *options)
             results.append(race.run(a.rounds, a.seconds))
     report = {"machine": machine(), "cores": cores, "threads": a.threads, "models": results}

@@ -10,7 +10,6 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
@@ -26,9 +25,8 @@ from glow_dialects.instr.memory import InstrFuncOp, instr_functions
 from glow_dialects.ops.control import has_control
 from glow_runtime.compile import outline
 from glow_runtime.lowering import lower
-from glow_tools.bench_race import declared_inputs, random_values
-from glow_tools.common import fixed, read_module, write_text
-from glow_tools.feeds import load_inputs
+from glow_tools.common import read_module, write_text
+from glow_tools.feeds import model_feed, settled
 
 
 def planned(
@@ -41,13 +39,15 @@ def planned(
 ) -> tuple[ModuleOp, InstrFuncOp, dict[str, float]]:
     """The module of a model, compiled down to planned instructions, and seconds of each phase.
 
-    Its sizes are known, unless it is `opened`: then shapes may have extents. `inputs` as in `read_module`,
-    `exact` as in `glow.compile`.
+    Its sizes are known, unless it is `opened`: then shapes may have extents. What else `shapes` leave open is
+    chosen. `inputs` as in `read_module`, `exact` as in `glow.compile`.
     """
     stages: dict[str, float] = {}
+    if not opened:
+        made = settled(path, shapes, dict(inputs or {}))
+        shapes, inputs = made.shapes, {**made.values, **(inputs or {})}
     start = time.perf_counter()
     module = read_module(path, dict(shapes), inputs=inputs)
-    module = module if opened else fixed(module)
     if opened and has_control(module):
         outline(module, backend)
     stages["load"] = time.perf_counter() - start
@@ -62,10 +62,8 @@ def show(path: str, shapes: Mapping[str, Sequence[int]], a: argparse.Namespace) 
     """Print, write and return what the options of glow-bench ask for; no tables beside JSON."""
     backend, quiet = CpuBackend(threads=a.threads), a.json == "-"
     figures: dict[str, Any] = {"model": Path(path).stem}
-    inputs: dict[str, Any] = {}
-    if a.inputs is not None:
-        inputs = load_inputs(a.inputs, [s.name for s in declared_inputs(path)])
-        shapes = {**{n: array.shape for n, array in inputs.items()}, **shapes}
+    inputs = model_feed(path, shapes, a.input, a.inputs, a.seed)
+    shapes = {name: array.shape for name, array in inputs.items()}
     if a.accuracy:
         from glow_tools.bench_accuracy import accuracies, print_accuracy
 
@@ -81,8 +79,7 @@ def show(path: str, shapes: Mapping[str, Sequence[int]], a: argparse.Namespace) 
         figures[NOTE] = note
         if not quiet:
             print(f"{NOTE}: {note}")
-    rng = np.random.default_rng(a.seed)
-    feed = {p.name: inputs.get(p.name, random_values(rng, p.shape, p.dtype)) for p in ports(module, "input")}
+    feed = {p.name: inputs[p.name] for p in ports(module, "input")}
     measured = profile(module, function, backend.target, feed, runs=max(5, 3 * a.rounds))
     times, peak = measured.steps, measured.peak
     if a.trace:

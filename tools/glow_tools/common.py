@@ -62,6 +62,11 @@ def fail(message: str) -> NoReturn:
     raise SystemExit(BAD_INPUT)
 
 
+def note(message: str) -> None:
+    """Say on the standard error what was decided for the user."""
+    print(f"note: {message}", file=sys.stderr)
+
+
 def guarded(body: Callable[[], int | None]) -> int:
     """Run a command; an error becomes one message and exit code 1.
 
@@ -164,6 +169,7 @@ def read_module(
     Sizes that neither it nor `shapes` fixes are open. Where single integers decide which graph an ONNX model
     has, it is the one for those in `inputs`, and for the shapes there.
     """
+    from glow_dialects.core.errors import NotStatic
     from glow_dialects.core.file_kinds import FileKind, kind_of_file
 
     kind = FileKind.TEXT if path == "-" else kind_of_file(path)
@@ -172,7 +178,10 @@ def read_module(
 
         check_no_pipe(path)
         given = dict(inputs or {})
-        return opened(path, shapes, {name: value.shape for name, value in given.items()}, given)
+        try:
+            return opened(path, shapes, {name: value.shape for name, value in given.items()}, given)
+        except NotStatic:
+            return _decided(path, shapes or {}, given)
     if kind is FileKind.TORCH_EXPORT:
         from glow_compiler import load
 
@@ -185,11 +194,26 @@ def read_module(
 
         attach_weights(module, Path(path))
     if shapes:
-        _bind(module, shapes)
+        bind_shapes(module, shapes)
     return module
 
 
-def _bind(module: ModuleOp, shapes: Mapping[str, Sequence[int]]) -> None:
+def _decided(path: str, shapes: Mapping[str, Sequence[int]], given: dict[str, Array]) -> ModuleOp:
+    """The graph of an ONNX model that is one for some contents of inputs alone: for those that are likely.
+
+    Raises the NotStatic that is at hand where no contents decide.
+    """
+    from glow_compiler.quantization import opened
+    from glow_tools.feeds import settled
+
+    made = settled(path, shapes, given, silent=True)
+    if not made.values.keys() - given.keys():
+        raise
+    note(made.note)
+    return opened(path, made.shapes, made.shapes, {**given, **made.values})
+
+
+def bind_shapes(module: ModuleOp, shapes: Mapping[str, Sequence[int]]) -> None:
     """Bind the open sizes of a module that the shapes of some inputs tell."""
     from glow_backends.base import public_name
     from glow_dialects.ops.module import placeholders
@@ -204,20 +228,6 @@ def _bind(module: ModuleOp, shapes: Mapping[str, Sequence[int]]) -> None:
             if symbol.name in shapes:
                 sizes[symbol] = shapes[symbol.name][0] // symbol.divisor
         bind_sizes(module, sizes)
-
-
-def fixed(module: ModuleOp) -> ModuleOp:
-    """A module all of whose sizes are known; BindingError for an input that leaves one open."""
-    from glow_backends.base import ports
-    from glow_dialects.core.errors import BindingError
-    from glow_dialects.core.extent import Extent, is_open
-
-    for port in ports(module, "input"):
-        if is_open(port.shape):
-            dims = "x".join("?" if isinstance(d, Extent) else str(d) for d in port.shape)
-            binding = f"--shape {port.name}={dims.replace('?', '1')}"
-            raise BindingError(f"input '{port.name}' is {dims}; bind it with {binding}")
-    return module
 
 
 def write_text(path: str | None, text: str) -> None:
@@ -240,6 +250,19 @@ def add_shape(parser: argparse.ArgumentParser) -> None:
     )
     option = "NAME=1x3x224x224"
     parser.add_argument("--shape", type=shape_option, action="append", default=[], metavar=option, help=told)
+
+
+def add_input(parser: argparse.ArgumentParser, random: bool = True) -> None:
+    """The options --input, --inputs and --random."""
+    add = parser.add_argument
+    told = (
+        "an input's value, also in place of its default: a .npy file, a .npz of several, a picture, a number "
+        "(sr=16000, size=8,8), random, zeros or ones"
+    )
+    add("--input", type=input_option, action="append", default=[], metavar="[NAME=]VALUE", help=told)
+    add("--inputs", type=Path, metavar="FILE", help="values of the inputs: .npz, arrays by name, or .npy")
+    if random:
+        add("--random", type=count_option, metavar="SEED", help="random inputs from this seed (default: 0)")
 
 
 def add_backend(parser: argparse.ArgumentParser) -> None:
@@ -278,6 +301,14 @@ def shape_option(text: str) -> tuple[str, tuple[int, ...]]:
         return name, shape
     except ValueError:
         raise argparse.ArgumentTypeError(f"'{text}' is not NAME=1x3x224x224") from None
+
+
+def input_option(text: str) -> tuple[str, str]:
+    """`name=value` as a pair, whose name is empty for a value alone."""
+    name, _, value = text.rpartition("=")
+    if not value:
+        raise argparse.ArgumentTypeError(f"'{text}' is not NAME=VALUE")
+    return name, value
 
 
 def count_option(text: str) -> int:

@@ -10,7 +10,16 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from glow_tools.common import add_budget, add_debug_info, add_exact, add_shape, command, fail, guarded
+from glow_tools.common import (
+    add_budget,
+    add_debug_info,
+    add_exact,
+    add_shape,
+    command,
+    fail,
+    guarded,
+    input_option,
+)
 
 if TYPE_CHECKING:
     from glow_backends.cpu.aot import AotProgram, Source
@@ -49,6 +58,8 @@ def _arguments() -> argparse.ArgumentParser:
     add("--memory", type=_bytes, metavar="BYTES", help="refuse what needs more to run (64K, 2M)")
     add("--threads", type=int, default=1, help="workers that share a run, called by the host's callback")
     add_shape(parser)
+    told = "the value of an input that decides which graph the model has: sr=16000"
+    add("--input", type=input_option, action="append", default=[], metavar="NAME=VALUE", help=told)
     told = "leave a dimension open: calls give its size, from the least to the most"
     add("--size", type=_range, action="append", default=[], metavar="NAME=LEAST..MOST", help=told)
     add_exact(parser)
@@ -185,6 +196,14 @@ def _writer(a: argparse.Namespace, triple: str) -> Callable[[Sequence[AotProgram
     return lambda programs: compile_c.files(programs[0], a.weights)
 
 
+def decisive_values(a: argparse.Namespace) -> dict[str, Any]:
+    """The values that --input gives."""
+    from glow_compiler.settle import source_of
+    from glow_tools.input_values import GivenInputs
+
+    return GivenInputs(a.input, None, source_of(a.model, {}).inputs).arrays if a.input else {}
+
+
 def _sources(a: argparse.Namespace, name: str, backend: CpuBackend) -> Iterable[Source]:
     """The planned functions of the model, for each set of shapes: a name met again begins another set."""
     from glow_backends.cpu.aot import Source
@@ -196,6 +215,7 @@ def _sources(a: argparse.Namespace, name: str, backend: CpuBackend) -> Iterable[
 
         yield from open_sources(a.model, name, a.size, dict(a.shape), backend, a.exact)
         return
+    given = decisive_values(a)
     sets: list[dict[str, Any]] = [{}]
     for tensor, shape in a.shape:
         if tensor in sets[-1]:
@@ -203,7 +223,7 @@ def _sources(a: argparse.Namespace, name: str, backend: CpuBackend) -> Iterable[
         sets[-1][tensor] = shape
     names: set[str] = set()
     for number, shapes in enumerate(sets):
-        module, _, _ = planned(a.model, {**sets[0], **shapes}, backend, exact=a.exact)
+        module, _, _ = planned(a.model, {**sets[0], **shapes}, backend, inputs=given, exact=a.exact)
         functions = list(instr_functions(module))
         for function in functions:
             own = f"{name}_{function.sym_name.data}" if len(functions) > 1 else name

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from glow_tools.common import (
     add_shape,
+    bind_shapes,
     command,
     count_option,
     guarded,
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from glow_dialects.core.times import Times
     from glow_passes.instrumentation import Watcher
     from glow_runtime.page.recording import Recording
-    from glow_tools.feeds import Feed
+    from glow_tools.input_values import Feed
     from glow_tools.validate import Validator
 
 EXAMPLES = """\
@@ -234,7 +235,7 @@ def _named_inputs(a: argparse.Namespace) -> Feed | None:
     """What --inputs names, before the inputs of the program are known."""
     if a.inputs is None or a.inputs.suffix != ".npz":
         return None
-    from glow_tools.feeds import load_archive
+    from glow_tools.input_values import load_archive
 
     return load_archive(a.inputs)
 
@@ -308,7 +309,9 @@ def _validator(a: argparse.Namespace, module: ModuleOp) -> Validator:
     from glow_tools.feeds import one_feed
     from glow_tools.validate import Validator
 
-    return Validator(one_feed(module, a.inputs, a.random), Tolerance(a.rtol, a.atol))
+    feed = one_feed(module, a.inputs, a.random)
+    bind_shapes(module, {name: array.shape for name, array in feed.items()})  # the interpreter knows sizes
+    return Validator(feed, Tolerance(a.rtol, a.atol))
 
 
 def _target(text: str) -> str:

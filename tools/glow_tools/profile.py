@@ -44,11 +44,15 @@ def _run(a: argparse.Namespace) -> int:
 
     from glow_compiler.quantization import profile
     from glow_dialects.core.files import whole
-    from glow_tools.feeds import feeds, first_archive, open_model
+    from glow_tools.feeds import feeds, first_archive, open_model, settled
 
     first = first_archive(a.inputs)
     usual = {name: array.shape for name, array in first.items()}
-    module = open_model(a.model, dict(a.shape), usual, first)
+    shapes = dict(a.shape)
+    if not a.inputs and a.random is not None:
+        made = settled(a.model, shapes)
+        shapes, first = {**made.shapes, **shapes}, made.values
+    module = open_model(a.model, shapes, usual, first)
     data = feeds(module, a.inputs, a.random, a.batches)
     console = Console(stderr=True)
     with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:

@@ -20,6 +20,7 @@ from glow_tools.common import (
     add_budget,
     add_debug_info,
     add_exact,
+    add_input,
     add_shape,
     command,
     count_option,
@@ -29,7 +30,7 @@ from glow_tools.common import (
     show_log,
     threads_option,
 )
-from glow_tools.feeds import load_inputs, run_feed
+from glow_tools.feeds import model_feed
 from glow_tools.run_layers import check_usage, compare_layers, compare_outputs, compared_option
 
 if TYPE_CHECKING:
@@ -50,16 +51,7 @@ def _arguments() -> argparse.ArgumentParser:
     add("model", help=".onnx, .mlir or saved .glow file; - is IR text on standard input")
     add_backend(parser)
     add("--threads", type=threads_option, default=1, help="worker threads, or auto: one a core (default: 1)")
-    add(
-        "--input",
-        type=_input_option,
-        action="append",
-        default=[],
-        metavar="[NAME=]FILE",
-        help="an input's value in a .npy file (also in place of its default value), or a .npz of several",
-    )
-    add("--inputs", type=Path, metavar="FILE", help="values of the inputs: .npz, arrays by name, or .npy")
-    add("--random", type=count_option, metavar="SEED", help="random inputs from this seed")
+    add_input(parser)
     add_shape(parser)
     add_exact(parser)
     add_budget(parser)
@@ -85,12 +77,6 @@ def _arguments() -> argparse.ArgumentParser:
     add("--timeline", type=Path, metavar="FILE.json|FILE.svg", help=drawn)
     add("--report", action="store_true", help="stages with seconds, kernels, bytes")
     return parser
-
-
-def _input_option(text: str) -> tuple[str, str]:
-    """`name=file.npy` as a pair, whose name is empty for a file alone."""
-    name, _, path = text.rpartition("=")
-    return name, path
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -130,7 +116,8 @@ def _run(a: argparse.Namespace, again: str) -> int:
                 **({} if a.debug_info == "none" else {"debug_info": a.debug_info}),
             )
         )
-        feed = run_feed(net, _given(a, net), a.random, shapes)
+        source = None if hosted else net._source
+        feed = model_feed(a.model, shapes, a.input, a.inputs, a.random, source)
         out = net.run(feed)
         elapsed = time.perf_counter() - start
     place = f"{len(net.network.partitions)} partitions" if hosted else a.backend
@@ -180,14 +167,6 @@ def _hosted(a: argparse.Namespace, shapes: dict[str, tuple[int, ...]]) -> Hosted
     from glow_tools.run_host import HostedModel
 
     return HostedModel(a.model, a.device, a.partition or "auto", shapes or None, a.timeline, a.exact)
-
-
-def _given(a: argparse.Namespace, net: Any) -> dict[str, Any]:
-    """The inputs of files."""
-    given: dict[str, Any] = {}
-    for name, file in [("", a.inputs)] * (a.inputs is not None) + a.input:
-        given |= load_inputs(Path(file), [p.name for p in net.inputs], name)
-    return given
 
 
 def _save(path: Path, out: dict[str, Any]) -> None:

@@ -104,7 +104,7 @@ def _script(arguments: list[str]) -> None:
 
 def _train(a: argparse.Namespace) -> None:
     import glow_compiler as glow
-    from glow_tools.feeds import load_archive
+    from glow_tools.input_values import load_archive
 
     data = load_archive(a.data)
     labels = own_labels(a, data, a.data)
