@@ -25,8 +25,8 @@ from glow_dialects.instr.memory import InstrFuncOp, instr_functions
 from glow_dialects.ops.control import has_control
 from glow_runtime.compile import outline
 from glow_runtime.lowering import lower
-from glow_tools.common import read_module, write_text
-from glow_tools.feeds import model_feed, settled
+from glow_tools.common import read_module, settled, write_text
+from glow_tools.feeds import model_feed
 
 
 def planned(

@@ -11,12 +11,13 @@ import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NoReturn
+from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
 if TYPE_CHECKING:
     from xdsl.context import Context
     from xdsl.dialects.builtin import ModuleOp
 
+    from glow_compiler.open_inputs import Settled
     from glow_dialects.core.types import Array
 
 OK, BAD_INPUT, USAGE = 0, 1, 2
@@ -198,13 +199,27 @@ def read_module(
     return module
 
 
+def settled(
+    model: Any,
+    shapes: Mapping[str, Sequence[int]],
+    values: dict[str, Any] | None = None,
+    silent: bool = False,
+) -> Settled:
+    """The shapes of a model's inputs, and contents of those that decide; a line says what was chosen."""
+    from glow_compiler.settle import settle
+
+    made = settle(model, shapes, values)
+    if made.note and not silent:
+        note(made.note)
+    return made
+
+
 def _decided(path: str, shapes: Mapping[str, Sequence[int]], given: dict[str, Array]) -> ModuleOp:
     """The graph of an ONNX model that is one for some contents of inputs alone: for those that are likely.
 
     Raises the NotStatic that is at hand where no contents decide.
     """
     from glow_compiler.quantization import opened
-    from glow_tools.feeds import settled
 
     made = settled(path, shapes, given, silent=True)
     if not made.values.keys() - given.keys():

@@ -196,26 +196,19 @@ def _writer(a: argparse.Namespace, triple: str) -> Callable[[Sequence[AotProgram
     return lambda programs: compile_c.files(programs[0], a.weights)
 
 
-def decisive_values(a: argparse.Namespace) -> dict[str, Any]:
-    """The values that --input gives."""
-    from glow_compiler.settle import source_of
-    from glow_tools.input_values import GivenInputs
-
-    return GivenInputs(a.input, None, source_of(a.model, {}).inputs).arrays if a.input else {}
-
-
 def _sources(a: argparse.Namespace, name: str, backend: CpuBackend) -> Iterable[Source]:
     """The planned functions of the model, for each set of shapes: a name met again begins another set."""
     from glow_backends.cpu.aot import Source
     from glow_dialects.instr.memory import instr_functions
     from glow_tools.bench_kernels import planned
+    from glow_tools.input_values import values_given
 
     if a.size:
         from glow_tools.compile_sizes import open_sources
 
         yield from open_sources(a.model, name, a.size, dict(a.shape), backend, a.exact)
         return
-    given = decisive_values(a)
+    given = values_given(a.model, a.input)
     sets: list[dict[str, Any]] = [{}]
     for tensor, shape in a.shape:
         if tensor in sets[-1]:

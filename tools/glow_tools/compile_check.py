@@ -13,8 +13,9 @@ from glow_backends.base import get_backend, ports
 from glow_dialects.core.file_kinds import FileKind, is_kind
 from glow_tools.bench_kernels import planned
 from glow_tools.closeness import Tolerance, difference
-from glow_tools.common import fail
-from glow_tools.feeds import one_feed, settled
+from glow_tools.common import fail, settled
+from glow_tools.feeds import one_feed
+from glow_tools.input_values import values_given
 from glow_tools.machines import machine_for, run_bundle
 from glow_tools.onnxruntime_run import onnxruntime_outputs
 
@@ -57,10 +58,8 @@ def check(a: argparse.Namespace, program: AotProgram, sources: Sequence[Source])
 
 def _feed(a: argparse.Namespace, source: Source, seed: int) -> dict[str, Any]:
     """Random inputs; those that decide which graph the model has, as they were for this one."""
-    from glow_tools.compile import decisive_values
-
     shapes = {p.name: p.shape for p in ports(source.module, "input")}
-    decided = settled(a.model, shapes, decisive_values(a), silent=True).values
+    decided = settled(a.model, shapes, values_given(a.model, a.input), silent=True).values
     return one_feed(source.module, None, seed, decided)
 
 

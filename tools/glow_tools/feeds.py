@@ -12,7 +12,7 @@ from glow_backends.base import Port, check_inputs, ports
 from glow_dialects.core.errors import BindingError
 from glow_dialects.core.extent import Extent, is_open
 from glow_dialects.core.file_kinds import FileKind, is_kind
-from glow_tools.common import note, read_module
+from glow_tools.common import note, read_module, settled
 from glow_tools.input_values import (
     FORMS,
     Feed,
@@ -26,21 +26,10 @@ from glow_tools.input_values import (
 if TYPE_CHECKING:
     from xdsl.dialects.builtin import ModuleOp
 
-    from glow_compiler.open_inputs import Settled
     from glow_dialects.core.types import Array
     from glow_runtime.program_source import ProgramSource
 
 Shapes = Mapping[str, Sequence[int]]
-
-
-def settled(model: Any, shapes: Shapes, values: Feed | None = None, silent: bool = False) -> Settled:
-    """The shapes of a model's inputs, and contents of those that decide; a line says what was chosen."""
-    from glow_compiler.settle import settle
-
-    made = settle(model, shapes, values)
-    if made.note and not silent:
-        note(made.note)
-    return made
 
 
 def feeds(module: ModuleOp, files: Sequence[str], random: int | None, batches: int) -> list[Feed]:

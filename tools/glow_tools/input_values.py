@@ -124,6 +124,15 @@ class GivenInputs:
         return bool(self.arrays or self._later)
 
 
+def values_given(model: Any, options: Sequence[tuple[str, str]]) -> Feed:
+    """The values of options for inputs of a model whose shapes are known."""
+    if not options:
+        return {}
+    from glow_compiler.settle import source_of
+
+    return GivenInputs(options, None, source_of(model, {}).inputs).arrays
+
+
 def random_numbers(rng: np.random.Generator, shape: Sequence[int], dtype: np.dtype, most: int = 2) -> Any:
     """Random values of a type: integers below `most`, floats of the standard normal distribution, letters."""
     if dtype.kind == "b":

@@ -44,7 +44,8 @@ def _run(a: argparse.Namespace) -> int:
 
     from glow_compiler.quantization import profile
     from glow_dialects.core.files import whole
-    from glow_tools.feeds import feeds, first_archive, open_model, settled
+    from glow_tools.common import settled
+    from glow_tools.feeds import feeds, first_archive, open_model
 
     first = first_archive(a.inputs)
     usual = {name: array.shape for name, array in first.items()}
