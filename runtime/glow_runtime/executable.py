@@ -7,7 +7,7 @@ from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast, overload
 
 import numpy as np
 
@@ -22,7 +22,9 @@ from glow_dialects.core.errors import (
     ShapeError,
 )
 from glow_dialects.core.forks import ForkLock
+from glow_dialects.core.plain_arrays import check_numbers
 from glow_runtime.cache_counts import as_sizes
+from glow_runtime.call_forms import missing, open_shapes, wanted_outputs
 from glow_runtime.executable_states import ExecutableStates
 from glow_runtime.flights import Flights
 from glow_runtime.hot_sizes import HotSizes
@@ -257,11 +259,19 @@ class Executable:
             kept = {} if recent is None or recent[0] != forms or len(recent[1]) >= RECENT else recent[1]
             self._recent = None if self._closed else (forms, {**kept, tuple(shapes): program})
 
-    def run(self, inputs: Mapping[str, Any], state: State | None = None) -> dict[str, Array]:
+    @overload
+    def run(self, inputs: Mapping[str, Any], state: State | None = None) -> dict[str, Array]: ...
+    @overload
+    def run(self, inputs: Sequence[str] | None, state: Mapping[str, Any]) -> list[Array]: ...
+    def run(self, inputs: Any, state: Any = None) -> dict[str, Array] | list[Array]:
         """Outputs by name; raises BindingError for a wrong name, shape or dtype.
 
         States are those of `state`, which `Executable.state` made, or else the executable's own.
+        `run(names, inputs)`, as onnxruntime has it, gives a list: these outputs, or all for None.
         """
+        if state is not None and not isinstance(inputs, Mapping):
+            names, out = wanted_outputs(inputs, self.outputs), self.run(cast("Mapping[str, Any]", state))
+            return [out[name] for name in names]
         if self._states is not None:
             return self._states.run(self._chosen, inputs, state)
         if state is not None:
@@ -300,7 +310,7 @@ class Executable:
             return program, inputs
         others = {s.name for s in self.inputs if s.kind == "other"}
         if others - set(inputs):
-            raise BindingError(f"missing input '{sorted(others - set(inputs))[0]}'")
+            raise BindingError(missing(inputs, self.inputs))
         arrays = self._check({n: v for n, v in inputs.items() if n not in others})
         program = self._program({n: a.shape for n, a in arrays.items()}, arrays)
         wanted = {p.name for p in program.inputs}
@@ -459,6 +469,7 @@ class Executable:
             if signature.kind == "other":
                 continue
             array = arrays.get(signature.name)
+            check_numbers(signature.name, array, signature.dtype)
             shape: list[int] = []
             for index, dim in enumerate(signature.shape):
                 free = dim is None and array is not None and index < array.ndim
@@ -480,7 +491,7 @@ class Executable:
             names = {s.name for s in self.inputs}
             unknown = [n for n in arrays if n not in names and n not in self._optional]
             if not unknown:
-                raise
+                raise BindingError(f"{error}{open_shapes(arrays, self.inputs)}") from None
             told = [text for n in unknown if (text := self._source.hint(n))]
             if self._optional:
                 shown = [*list(self._optional)[:LISTED], *(["..."] if len(self._optional) > LISTED else [])]
