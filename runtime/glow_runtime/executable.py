@@ -317,7 +317,7 @@ class Executable:
         bound = {n: a for n, a in arrays.items() if n in wanted}
         return program, {**bound, **{n: v for n, v in inputs.items() if n in others}}
 
-    def submit(self, inputs: Mapping[str, Any], state: State | None = None) -> Future[dict[str, Array]]:
+    def submit(self, inputs: Mapping[str, Any] | Sequence[str] | None, state: Any = None) -> Future[Any]:
         """`run` on another thread: a Future of its outputs or its error, which `cancel` ends while it waits.
 
         As many runs go at once as there are cores. The arrays are read when it runs: leave them until then.
@@ -325,9 +325,9 @@ class Executable:
         from glow_runtime.submission import submit
 
         self._open()
-        return submit(self.run, inputs, state)
+        return submit(cast("Any", self.run), inputs, state)
 
-    async def run_async(self, inputs: Mapping[str, Any], state: State | None = None) -> dict[str, Array]:
+    async def run_async(self, inputs: Mapping[str, Any] | Sequence[str] | None, state: Any = None) -> Any:
         """`run` for asyncio, with its errors: other tasks go on meanwhile."""
         from asyncio import wrap_future
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, cast, overload
 
 from glow_backends.base import MOST_THREADS, Backend, cores, get_backend
 from glow_compiler.module_programs import ModulePrograms, bound_shapes
@@ -29,7 +29,11 @@ if TYPE_CHECKING:
 Shapes = Mapping[str, Sequence[int] | int]
 
 
-def load(model: Any, shapes: Shapes | None = None) -> Any:
+@overload
+def load(model: str | Path, shapes: Shapes | None = None) -> ModuleOp | Any: ...
+@overload
+def load(model: Any, shapes: Shapes | None = None) -> ModuleOp: ...
+def load(model: Any, shapes: Shapes | None = None) -> ModuleOp | Any:
     """The graph-level module of a model: an .onnx, .pt2 or .mlir path, a ModelProto or jax.export.Exported,
     the bytes of one, a program of torch.export, a builder or a module. Of a path that `f.save` of a compiled
     function wrote, the compiled function.

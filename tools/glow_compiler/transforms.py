@@ -10,6 +10,7 @@ from functools import lru_cache
 from typing import Any
 
 from glow_compiler.functions import UNSIZED, CompiledFunction, Sizes, Transformed, jit
+from glow_compiler.type_variables import P
 from glow_dialects.core.errors import UnsupportedError
 
 
@@ -45,8 +46,8 @@ def vmap(
 
 
 def jacobian(
-    fun: Callable[..., Any], argnums: int | Sequence[int] = 0, *, backend: str | None = None
-) -> CompiledFunction:
+    fun: Callable[P, Any], argnums: int | Sequence[int] = 0, *, backend: str | None = None
+) -> CompiledFunction[P, Any]:
     """The derivatives of all numbers that a function returns by all numbers of the arguments `argnums`.
 
     Of a value of shape y by an argument of shape x they have shape (*y, *x); where the function returns a
@@ -58,8 +59,8 @@ def jacobian(
 
 
 def hessian(
-    fun: Callable[..., Any], argnums: int | Sequence[int] = 0, *, backend: str | None = None
-) -> CompiledFunction:
+    fun: Callable[P, Any], argnums: int | Sequence[int] = 0, *, backend: str | None = None
+) -> CompiledFunction[P, Any]:
     """The second derivatives of a function that returns a float by the arguments `argnums`.
 
     By an argument of shape x they have shape (*x, *x); by several, there is a tuple for each of a tuple by
