@@ -11,7 +11,7 @@ from unittest.mock import patch
 
 from page_text import block
 
-from glow_tools import entry
+from glow_tools.command_table import COMMANDS, module_of
 
 INTRODUCTION = """# Commands
 
@@ -21,14 +21,9 @@ Exit status: 0 success, 1 bad input or failed check, 2 usage.
 
 def commands() -> dict[str, str]:
     """Every command with the module whose `main` it is."""
-    names = (name for name, value in vars(entry).items() if callable(value) and not name.startswith("_"))
-    own = {f"glow-{name}": f"glow_tools.{name}" for name in names if value_of(name)}
-    return {**own, "python -m glow_tools.new_op": "glow_tools.new_op"}
-
-
-def value_of(name: str) -> bool:
-    """Whether a name of the module of entries is a command."""
-    return getattr(getattr(entry, name), "__module__", "") == entry.__name__
+    own = {f"glow-{name}": module_of(name) for name in COMMANDS}
+    inner = {f"glow {name}": module_of(name) for name in ("completion", "man")}
+    return {"glow": module_of("glow"), **own, **inner, "python -m glow_tools.new_op": "glow_tools.new_op"}
 
 
 def page() -> Iterator[str]:

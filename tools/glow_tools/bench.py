@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from glow_tools.command_line import Parser
 from glow_tools.common import (
     add_backend,
     add_budget,
@@ -36,7 +37,8 @@ EXAMPLES = """\
 """
 
 
-def _arguments() -> argparse.ArgumentParser:
+def arguments() -> Parser:
+    """The command line."""
     parser = command(
         "glow-bench",
         "Time models on this compiler and on the installed peers (onnxruntime, OpenVINO, PyTorch by "
@@ -68,7 +70,7 @@ def _arguments() -> argparse.ArgumentParser:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Entry point of `glow-bench`."""
-    parser = _arguments()
+    parser = arguments()
     a = parser.parse_args(argv)
     if not a.threads or not a.rounds:
         parser.error("--threads and --rounds are at least 1")

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from glow_dialects.core.file_kinds import FileKind, kind_of_file, refuse_file
+from glow_tools.command_line import Parser
 from glow_tools.common import add_backend, add_shape, command, count_option, guarded
 
 if TYPE_CHECKING:
@@ -23,7 +24,8 @@ EXAMPLES = """\
 """
 
 
-def _arguments() -> argparse.ArgumentParser:
+def arguments() -> Parser:
+    """The command line."""
     parser = command(
         "glow-bisect",
         "Compare a model after its import, after each pass and after compilation with what it should "
@@ -46,7 +48,7 @@ def _arguments() -> argparse.ArgumentParser:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Entry point of `glow-bisect`."""
-    parser = _arguments()
+    parser = arguments()
     a = parser.parse_args(argv)
     suffix = {FileKind.ONNX: ".onnx", FileKind.TEXT: ".mlir"}.get(kind_of_file(a.model))
     if suffix is None:

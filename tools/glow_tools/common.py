@@ -13,6 +13,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
+from glow_tools.command_line import BAD_INPUT, OK, Parser
+
 if TYPE_CHECKING:
     from xdsl.context import Context
     from xdsl.dialects.builtin import ModuleOp
@@ -20,29 +22,10 @@ if TYPE_CHECKING:
     from glow_compiler.open_inputs import Settled
     from glow_dialects.core.types import Array
 
-OK, BAD_INPUT, USAGE = 0, 1, 2
 
-
-def command(name: str, description: str, examples: str) -> argparse.ArgumentParser:
+def command(name: str, description: str, examples: str) -> Parser:
     """The argument parser of a command; `examples` is printed under the options."""
-    parser = argparse.ArgumentParser(
-        prog=name,
-        description=description,
-        epilog=f"examples:\n{examples}\nexit status: 0 success, 1 bad input or failed check, 2 usage",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument("--version", action=_Version, nargs=0, help="print the version and exit")
-    return parser
-
-
-class _Version(argparse.Action):
-    """Looks the version up when it is asked for."""
-
-    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> NoReturn:
-        from importlib.metadata import version
-
-        print(parser.prog, version("glow-compiler"))
-        raise SystemExit(OK)
+    return Parser(name, description, examples)
 
 
 def show_log() -> None:
@@ -92,6 +75,7 @@ def describe(error: Exception) -> str:
     from xdsl.utils.exceptions import ParseError, PassFailedException, VerifyException
 
     from glow_dialects.core.errors import GlowError
+    from glow_dialects.core.files import unreadable
     from glow_passes.failure import message_of, reason
 
     match error:
@@ -101,8 +85,7 @@ def describe(error: Exception) -> str:
             notes = [f"\n  {n}" for n in getattr(error, "__notes__", ()) if n.startswith("in pass ")]
             return str(error).strip() + "".join(notes)
         case OSError():
-            told = error.strerror or str(error)
-            return f"{error.filename}: {told}" if error.filename else told
+            return str(unreadable(error.filename, error)) if error.filename else error.strerror or str(error)
         case MemoryError():
             return f"not enough memory: {error}"
         case RecursionError():

@@ -10,6 +10,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from glow_tools.command_line import Parser
 from glow_tools.common import (
     add_budget,
     add_debug_info,
@@ -38,7 +39,8 @@ EXAMPLES = """\
 """
 
 
-def _arguments() -> argparse.ArgumentParser:
+def arguments() -> Parser:
+    """The command line."""
     parser = command(
         "glow-compile",
         "Compile a model ahead of time into an object file, a C header that declares its functions, and a "
@@ -88,7 +90,7 @@ def _range(text: str) -> Size:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Entry point of `glow-compile`."""
-    parser = _arguments()
+    parser = arguments()
     a = parser.parse_args(_joined(sys.argv[1:] if argv is None else argv))
     if a.list_targets:
         return guarded(_list)

@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from glow_tools.command_line import Parser
 from glow_tools.common import command, count_option, fail, guarded, threads_option
 
 if TYPE_CHECKING:
@@ -20,7 +21,8 @@ EXAMPLES = """\
   echo "A long prompt" | glow-generate model.gguf -"""
 
 
-def _arguments() -> argparse.ArgumentParser:
+def arguments() -> Parser:
+    """The command line."""
     made = command("glow-generate", "Continue a prompt with a language model.", EXAMPLES)
     add = made.add_argument
     add("model", help="a folder of Hugging Face's, or a .gguf file")
@@ -54,12 +56,12 @@ def _tokens(text: str) -> list[int]:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Entry point of `glow-generate`."""
-    parser = _arguments()
-    arguments = parser.parse_args(argv)
-    prompts = [arguments.prompt, arguments.chat, arguments.tokens]
+    parser = arguments()
+    a = parser.parse_args(argv)
+    prompts = [a.prompt, a.chat, a.tokens]
     if sum(p is not None for p in prompts) != 1:
         parser.error("one of a prompt, --chat and --tokens is needed")
-    return guarded(lambda: _run(arguments))
+    return guarded(lambda: _run(a))
 
 
 def _run(a: argparse.Namespace) -> None:

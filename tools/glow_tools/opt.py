@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from glow_tools.command_line import Parser
 from glow_tools.common import (
     add_shape,
     bind_shapes,
@@ -44,7 +45,8 @@ EXAMPLES = """\
 TARGETS = ("mlir", "glow-ir", "dot", "svg", "llvm-ir", "asm")
 
 
-def _arguments() -> argparse.ArgumentParser:
+def arguments() -> Parser:
+    """The command line."""
     parser = command(
         "glow-opt",
         "Parse (or import, by extension) a program, run a pipeline of passes, print the result.",
@@ -105,8 +107,8 @@ def _arguments() -> argparse.ArgumentParser:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Entry point of `glow-opt`."""
-    arguments = _arguments().parse_args(argv)
-    return guarded(lambda: _run(_reproduced(arguments) if arguments.run_reproducer else arguments))
+    a = arguments().parse_args(argv)
+    return guarded(lambda: _run(_reproduced(a) if a.run_reproducer else a))
 
 
 def _reproduced(a: argparse.Namespace) -> argparse.Namespace:
@@ -119,8 +121,8 @@ def _reproduced(a: argparse.Namespace) -> argparse.Namespace:
     start = "// RUN: glow-opt %s "
     if not first.startswith(start):
         raise GlowError(f"{a.file}: this is no reproducer, its first line names no command of glow-opt")
-    told = _arguments().parse_args([a.file, *shlex.split(first.removeprefix(start))])
-    for name, default in vars(_arguments().parse_args([])).items():  # what watches the passes
+    told = arguments().parse_args([a.file, *shlex.split(first.removeprefix(start))])
+    for name, default in vars(arguments().parse_args([])).items():  # what watches the passes
         if getattr(a, name) != default and name not in ("file", "run_reproducer"):
             setattr(told, name, getattr(a, name))
     return told

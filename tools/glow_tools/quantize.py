@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from glow_tools.command_line import Parser
 from glow_tools.common import add_shape, command, count_option, guarded, write_text
 
 if TYPE_CHECKING:
@@ -23,7 +24,8 @@ EXAMPLES = """\
 """
 
 
-def _arguments() -> argparse.ArgumentParser:
+def arguments() -> Parser:
+    """The command line."""
     parser = command(
         "glow-quantize",
         "Quantise a model by a profile that glow-profile took of it; inputs and outputs stay float.",
@@ -52,15 +54,15 @@ def _arguments() -> argparse.ArgumentParser:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Entry point of `glow-quantize`."""
-    parser = _arguments()
-    arguments = parser.parse_args(argv)
-    if not arguments.output and not arguments.report:
+    parser = arguments()
+    a = parser.parse_args(argv)
+    if not a.output and not a.report:
         parser.error("nothing to write: give -o MODEL.mlir or --report OUT.html")
-    if not arguments.profile and (arguments.report or arguments.precision.startswith("int")):
+    if not a.profile and (a.report or a.precision.startswith("int")):
         parser.error("integers and reports need --profile PROFILE.yaml, which glow-profile writes")
-    if arguments.report and not arguments.inputs and arguments.random is None:
+    if a.report and not a.inputs and a.random is None:
         parser.error("a report needs data: give --inputs FILE, or --random SEED")
-    return guarded(lambda: _run(arguments))
+    return guarded(lambda: _run(a))
 
 
 def _run(a: argparse.Namespace) -> int:

@@ -15,6 +15,7 @@ import numpy as np
 
 from glow_dialects.core.files import whole
 from glow_tools.closeness import statistics
+from glow_tools.command_line import Parser
 from glow_tools.common import (
     add_backend,
     add_budget,
@@ -45,7 +46,8 @@ EXAMPLES = """\
 """
 
 
-def _arguments() -> argparse.ArgumentParser:
+def arguments() -> Parser:
+    """The command line."""
     parser = command("glow-run", "Compile a model and run it once (or --iterations times).", EXAMPLES)
     add = parser.add_argument
     add("model", help=".onnx, .mlir or saved .glow file; - is IR text on standard input")
@@ -81,11 +83,11 @@ def _arguments() -> argparse.ArgumentParser:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Entry point of `glow-run`."""
-    parser = _arguments()
-    arguments = parser.parse_args(argv)
-    check_usage(parser, arguments)
+    parser = arguments()
+    a = parser.parse_args(argv)
+    check_usage(parser, a)
     again = shlex.join(["glow-run", *(sys.argv[1:] if argv is None else argv)])
-    return guarded(lambda: _run(arguments, again))
+    return guarded(lambda: _run(a, again))
 
 
 def _run(a: argparse.Namespace, again: str) -> int:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from glow_dialects.core.errors import GlowError
+from glow_tools.command_line import Parser
 from glow_tools.common import add_exact, command, count_option, fail, guarded
 from glow_tools.serve_signals import Signals
 
@@ -31,7 +32,8 @@ EXAMPLES = """\
 """
 
 
-def _arguments() -> argparse.ArgumentParser:
+def arguments() -> Parser:
+    """The command line."""
     made = command(
         "glow-serve",
         "Serve models over HTTP (and gRPC), by the Open Inference Protocol (KServe, version 2).",
@@ -111,8 +113,8 @@ def _port(text: str) -> int:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Entry point of `glow-serve`."""
-    arguments = _arguments().parse_args(argv)
-    return guarded(lambda: _run(arguments))
+    a = arguments().parse_args(argv)
+    return guarded(lambda: _run(a))
 
 
 def _run(a: argparse.Namespace) -> int:

@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Sequence
 
+from glow_tools.command_line import Parser
 from glow_tools.common import command, count_option, guarded, threads_option
 
 EXAMPLES = """\
@@ -15,7 +16,8 @@ EXAMPLES = """\
   glow-transcribe whisper-base a.wav b.wav --times"""
 
 
-def _arguments() -> argparse.ArgumentParser:
+def arguments() -> Parser:
+    """The command line."""
     made = command("glow-transcribe", "Write down what sounds say, by a Whisper model.", EXAMPLES)
     add = made.add_argument
     add("model", help="a folder of Hugging Face's")
@@ -33,8 +35,8 @@ def _arguments() -> argparse.ArgumentParser:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Entry point of `glow-transcribe`."""
-    arguments = _arguments().parse_args(argv)
-    return guarded(lambda: _run(arguments))
+    a = arguments().parse_args(argv)
+    return guarded(lambda: _run(a))
 
 
 def _run(a: argparse.Namespace) -> None:

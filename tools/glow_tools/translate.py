@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from glow_tools.command_line import Parser
 from glow_tools.common import (
     add_shape,
     command,
@@ -27,7 +27,8 @@ EXAMPLES = """\
 """
 
 
-def _arguments() -> argparse.ArgumentParser:
+def arguments() -> Parser:
+    """The command line."""
     parser = command(
         "glow-translate",
         "Translate a model: .onnx or .mlir (with its weights file) to .mlir, .onnx, .dot or .svg. "
@@ -45,7 +46,7 @@ def _arguments() -> argparse.ArgumentParser:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Entry point of `glow-translate`."""
-    parser = _arguments()
+    parser = arguments()
     a = parser.parse_args(argv)
     if a.output is not None:
         if a.target != "-":
