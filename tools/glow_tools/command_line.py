@@ -90,7 +90,7 @@ class Parser(argparse.ArgumentParser):
         return super().parse_known_args(words, namespace)
 
     def error(self, message: str) -> NoReturn:
-        """Print the message, with the option or word that is most like it, and exit with 2."""
+        """Print a line of usage and the message, with what is most like the wrong word, and exit with 2."""
         hint = ""
         if unknown := re.match(r"unrecognized arguments: (\S+)", message):
             word = unknown[1].partition("=")[0]
@@ -99,4 +99,7 @@ class Parser(argparse.ArgumentParser):
         elif choice := re.search(r"invalid choice: '([^']*)' \(choose from (.*)\)", message):
             near = closest(choice[1], re.findall(r"[\w.-]+", choice[2]))
             hint = f"; did you mean {near}?" if near else ""
-        self.exit(USAGE, f"{self.prog}: error: {message}{hint}\n`{self.prog} --help` has the options\n")
+        names = [a.metavar or a.dest for a in self._actions if not a.option_strings]
+        usage = " ".join(["usage:", self.prog, "[OPTIONS]", *(str(n).upper() for n in names)])
+        told = f"{self.prog}: error: {message}{hint} (`{self.prog} --help` has the options)"
+        self.exit(USAGE, f"{usage}\n{told}\n")

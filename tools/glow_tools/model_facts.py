@@ -61,42 +61,20 @@ def facts_of(path: str, shapes: Shapes) -> Facts:
 
 # --- ONNX ------------------------------------------------------------------------------------------
 def _onnx(path: str, shapes: Shapes) -> Facts:
-    from onnx import TensorProto
+    from glow_frontends.onnx.contents import contents
 
-    from glow_frontends.onnx import load, signature
-    from glow_frontends.onnx.functions import has_body
-    from glow_frontends.onnx.model import domain_of, opsets
-    from glow_frontends.onnx.rules import families
-    from glow_frontends.onnx.tensors import numpy_type
-
-    model = load(Path(path))
-    versions = {"": 1, **opsets(model.opset_import)}
+    found = contents(Path(path))
     facts = Facts(path, FileKind.ONNX.value)
-    facts.about = {
-        "operator set": ", ".join(f"{name or 'ai.onnx'} {number}" for name, number in versions.items()),
-        "IR version": model.ir_version,
-    }
-    if model.producer_name:
-        facts.about["made by"] = f"{model.producer_name} {model.producer_version}".strip()
+    versions = ", ".join(f"{name} {number}" for name, number in found.versions.items())
+    facts.about = {"operator set": versions, "IR version": found.ir_version}
+    if found.producer:
+        facts.about["made by"] = found.producer
     facts.inputs, facts.defaults, facts.outputs = (
         [_port(a.name, a.shape, a.dtype, a.names, a.kind) for a in ports]
-        for ports in (signature.inputs_of(model), signature.defaults_of(model), signature.outputs_of(model))
+        for ports in (found.inputs, found.defaults, found.outputs)
     )
-    nodes = [*signature.nodes_of(model.graph), *(n for f in model.functions for n in f.node)]
-    own = {(domain_of(f.domain), f.name) for f in model.functions}
-    kinds = Counter((domain_of(n.domain), n.op_type) for n in nodes)
-    facts.operators = {".".join(filter(None, kind)): count for kind, count in kinds.most_common()}
-    facts.unsupported = sorted(
-        f"{domain or 'ai.onnx'}.{name}"
-        for domain, name in kinds
-        if (domain, name) not in own
-        and not any(name in family for family in families(domain))
-        and not has_body(domain, name, versions.get(domain, 1))
-    )
-    constants = [a.t for n in nodes if n.op_type == "Constant" for a in n.attribute if a.name == "value"]
-    tensors = [*signature.tensors_of(model.graph), *constants]
-    typed = ((numpy_type(t.data_type), t.dims) for t in tensors if t.data_type != TensorProto.STRING)
-    facts.count((dtype, _size(prod(dims), str(dtype)), dims) for dtype, dims in typed)
+    facts.operators, facts.unsupported = found.operators, found.unsupported
+    facts.count((dtype, _size(prod(dims), str(dtype)), dims) for dtype, dims in found.tensors)
     if facts.unsupported:
         facts.problems = [f"no rule for {name}" for name in facts.unsupported]
     else:
