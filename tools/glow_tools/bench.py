@@ -9,7 +9,7 @@ import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from glow_tools.command_line import Parser
 from glow_tools.common import (
@@ -25,6 +25,10 @@ from glow_tools.common import (
     show_log,
     write_text,
 )
+from glow_tools.progress import Progress
+
+if TYPE_CHECKING:
+    from rich.table import Table
 
 EXAMPLES = """\
   glow-bench model.onnx
@@ -61,7 +65,7 @@ def arguments() -> Parser:
     add_input(parser, random=False)
     add("--seed", type=count_option, default=0, help="of the random inputs (default: 0)")
     add("--cores", help="cores to pin to, such as 1 or 0,1 (default: the last ones)")
-    add("--json", metavar="FILE", help="write all figures here; - is standard output")
+    add("--json", nargs="?", const="-", metavar="FILE", help="write all figures here (default: print them)")
     add("--profile", action="store_true", help="time of each of our kernels")
     add("--trace", type=Path, metavar="FILE", help="compilation and kernels as a Chrome trace")
     add("--accuracy", action="store_true", help="error of our kernels against float64")
@@ -86,7 +90,10 @@ def _run(a: argparse.Namespace) -> int:
             fail("--profile, --trace and --accuracy are of backend cpu; glow-run --report has cycles")
         from glow_tools.bench_kernels import show
 
-        figures = [show(model, dict(a.shape), a) for model in a.models]
+        figures: list[dict[str, Any]] = []
+        for model in a.models:
+            with Progress(f"{Path(model).stem}: measuring") as progress:
+                figures.append(show(model, dict(a.shape), a, progress))
         if a.json:
             write_text(a.json, json.dumps({"machine": machine(), "models": figures}, indent=1) + "\n")
         return 0
@@ -109,8 +116,9 @@ def _run(a: argparse.Namespace) -> int:
                 a.exact,
                 a.compile_budget,
             )
-            race = Race(model, shapes, names, *options)
-            results.append(race.run(a.rounds, a.seconds))
+            with Progress(f"{Path(model).stem}: reading the model") as progress:
+                race = Race(model, shapes, names, *options)
+                results.append(race.run(a.rounds, a.seconds, progress))
     report = {"machine": machine(), "cores": cores, "threads": a.threads, "models": results}
     if a.json:
         write_text(a.json, json.dumps(report, indent=1) + "\n")
@@ -179,34 +187,82 @@ def machine() -> dict[str, Any]:
     }
 
 
-def print_table(report: Mapping[str, Any]) -> None:
-    """The figures as a table; the last column is our speed relative to the fastest peer."""
-    from rich.console import Console
-    from rich.table import Table
+#: The figures of an engine, a column each, or a row where the terminal is narrow.
+_COLUMNS = (
+    "median ms",
+    "min ms",
+    "load s",
+    "warm s",
+    "peak MiB",
+    "arena MiB",
+    "max rel error",
+    "x best peer",
+)
+#: Columns of the terminal from which every figure has one.
+_WIDE = 120
 
+
+def print_table(report: Mapping[str, Any]) -> None:
+    """The figures as a table; the last column is our speed relative to the fastest peer.
+
+    On a narrow terminal each engine is a column and each figure a row.
+    """
+    from rich.console import Console
+
+    console = Console(
+        width=None if sys.stdout.isatty() or os.environ.get("COLUMNS") else 140, highlight=False
+    )
     pinned = ", ".join(map(str, report["cores"]))
     title = f"{report['machine']['processor']}, {report['threads']} thread(s) on core {pinned}"
-    table = Table(title=title)
-    for name in ("model", "engine", "median ms", "min ms", "load s", "warm s"):
-        table.add_column(name, justify="left" if name in ("model", "engine") else "right")
     several = ("x one thread",) if report["threads"] > 1 else ()
-    for name in ("peak MiB", "arena MiB", "max rel error", "x best peer", *several):
-        table.add_column(name, justify="right")
-    for result in report["models"]:
-        for number, (engine, figures) in enumerate(result["engines"].items()):
-            shown = result["model"] if number == 0 else ""
-            if "error" in figures:
-                table.add_row(shown, engine, figures["error"])
-                continue
-            scaling = [f"{figures['scaling']:.2f}"] if several else []
-            table.add_row(shown, engine, *row(figures), *scaling, end_section=False)
-        table.add_section()
-    console = Console(width=None if sys.stdout.isatty() else 140)
-    console.print(table)
+    headings = (*_COLUMNS, *several)
+    if console.width >= _WIDE:
+        console.print(_wide(report, title, headings))
+    else:
+        console.print(title)
+        for result in report["models"]:
+            console.print(_narrow(result, headings))
     for result in report["models"]:
         for engine, figures in result["engines"].items():
             if "error" in figures:
                 print(f"{result['model']} on {engine}: {figures['error']}")
+
+
+def _wide(report: Mapping[str, Any], title: str, headings: Sequence[str]) -> Table:
+    """A row for each model and engine."""
+    from rich.table import Table
+
+    table = Table(title=title)
+    for name in ("model", "engine", *headings):
+        table.add_column(name, justify="left" if name in ("model", "engine") else "right")
+    for result in report["models"]:
+        for number, (engine, figures) in enumerate(result["engines"].items()):
+            shown = result["model"] if number == 0 else ""
+            table.add_row(shown, engine, *_cells(figures, len(headings)))
+        table.add_section()
+    return table
+
+
+def _narrow(result: Mapping[str, Any], headings: Sequence[str]) -> Table:
+    """One model: a column for each engine."""
+    from rich.table import Table
+
+    table = Table(title=result["model"], title_justify="left")
+    table.add_column("")
+    for engine in result["engines"]:
+        table.add_column(engine, justify="right")
+    columns = [_cells(figures, len(headings)) for figures in result["engines"].values()]
+    for heading, *cells in zip(headings, *columns, strict=True):
+        table.add_row(heading, *cells)
+    return table
+
+
+def _cells(figures: Mapping[str, Any], count: int) -> list[str]:
+    """The cells of an engine; what went wrong is told below the table."""
+    if "error" in figures:
+        return ["failed", *[""] * (count - 1)]
+    scaling = [f"{figures['scaling']:.2f}"] if "scaling" in figures else [""]
+    return [*row(figures), *scaling][:count]
 
 
 def _milliseconds(time: float) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -27,6 +27,7 @@ from glow_runtime.compile import outline
 from glow_runtime.lowering import lower
 from glow_tools.common import read_module, settled, write_text
 from glow_tools.feeds import model_feed
+from glow_tools.progress import clear_line
 
 
 def planned(
@@ -58,7 +59,12 @@ def planned(
     return module, functions[0], stages
 
 
-def show(path: str, shapes: Mapping[str, Sequence[int]], a: argparse.Namespace) -> dict[str, Any]:
+def show(
+    path: str,
+    shapes: Mapping[str, Sequence[int]],
+    a: argparse.Namespace,
+    progress: Callable[[str], None] = lambda _: None,
+) -> dict[str, Any]:
     """Print, write and return what the options of glow-bench ask for; no tables beside JSON."""
     backend, quiet = CpuBackend(threads=a.threads), a.json == "-"
     figures: dict[str, Any] = {"model": Path(path).stem}
@@ -70,9 +76,11 @@ def show(path: str, shapes: Mapping[str, Sequence[int]], a: argparse.Namespace) 
         errors = accuracies(path, shapes, backend.in_float(a.exact), a.seed, inputs)
         figures["accuracy"] = [asdict(item) for item in errors]
         if not quiet:
+            clear_line()
             print_accuracy(errors)
     if not (a.profile or a.trace):
         return figures
+    progress(f"{Path(path).stem}: compiling")
     with limited(a.compile_budget) as limit:
         module, function, stages = planned(path, shapes, backend, inputs=inputs, exact=a.exact)
     if limit is not None and (note := limit.note()):
@@ -80,6 +88,7 @@ def show(path: str, shapes: Mapping[str, Sequence[int]], a: argparse.Namespace) 
         if not quiet:
             print(f"{NOTE}: {note}")
     feed = {p.name: inputs[p.name] for p in ports(module, "input")}
+    progress(f"{Path(path).stem}: measuring")
     measured = profile(module, function, backend.target, feed, runs=max(5, 3 * a.rounds))
     times, peak = measured.steps, measured.peak
     if a.trace:
@@ -92,6 +101,7 @@ def show(path: str, shapes: Mapping[str, Sequence[int]], a: argparse.Namespace) 
         figures |= {"peak_gflops": peak, "stages_s": stages}
         figures["kernels"] = [asdict(t) | rate for t, rate in zip(times, rates, strict=True)]
         if not quiet:
+            clear_line()
             print_profile(Path(path).stem, times, peak)
     return figures
 

@@ -7,7 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -88,7 +88,9 @@ class Race:
             "budget": budget,
         }
 
-    def run(self, rounds: int, seconds: float) -> dict[str, Any]:
+    def run(
+        self, rounds: int, seconds: float, progress: Callable[[str], None] = lambda _: None
+    ) -> dict[str, Any]:
         """Load everywhere, then `rounds` times `seconds` on each engine in turn.
 
         With several threads each engine also runs on one thread in the same rounds, on the last core:
@@ -101,8 +103,10 @@ class Race:
         times: dict[tuple[str, int], list[list[float]]] = {}
         try:
             for name in self.engines:
+                progress(f"{Path(self.model).stem}: loading it in {name}")
                 figures[name] = self._load(name, cache, runners)
-            for _ in range(rounds):
+            for number in range(rounds):
+                progress(f"{Path(self.model).stem}: round {number + 1} of {rounds}")
                 for (name, threads), runner in runners.items():
                     answer = runner.ask("time", seconds=seconds, least=3)
                     if "error" in answer:

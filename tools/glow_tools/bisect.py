@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from glow_dialects.core.file_kinds import FileKind, kind_of_file, refuse_file
 from glow_tools.command_line import Parser
-from glow_tools.common import add_backend, add_shape, command, count_option, guarded
+from glow_tools.common import add_backend, add_json, add_shape, command, count_option, guarded, print_json
+from glow_tools.progress import Progress
 
 if TYPE_CHECKING:
     from glow_tools.culprit import Culprit, Search
@@ -43,6 +44,7 @@ def arguments() -> Parser:
     add("--rtol", type=float, default=1e-3, help="relative tolerance of f32 (default: 1e-3)")
     add("--atol", type=float, default=1e-5, help="absolute tolerance (default: 1e-5)")
     add("-o", "--output", type=Path, metavar="FILE", help="write the smallest model that shows it here")
+    add_json(parser)
     return parser
 
 
@@ -67,15 +69,21 @@ def _run(a: argparse.Namespace) -> int:
 
     passes = None if a.passes is None else parse(a.passes)
     search = Search(get_backend(a.backend), Tolerance(a.rtol, a.atol), passes)
-    case = read_case(a.model, a.inputs, a.random, dict(a.shape))
-    found = blamed(case, search)
-    if found is None:
+    with Progress("reading the model") as progress:
+        case = read_case(a.model, a.inputs, a.random, dict(a.shape))
+        progress("comparing after each pass")
+        found = blamed(case, search)
+    if a.json:
+        names = ("stage", "name", "shown", "effect")
+        print_json(None if found is None else {n: str(getattr(found, n)) for n in names})
+    elif found is None:
         print("nothing is wrong: every pass and every kernel keeps what the model computes")
-        return 0
-    print(f"{found.stage} {found.name}\n  {found.shown}\n  {found.effect}")
-    if a.output is not None:
-        _write(a, case, search, found)
-    return 1
+    else:
+        print(f"{found.stage} {found.name}\n  {found.shown}\n  {found.effect}")
+    if found is not None and a.output is not None:
+        with Progress("reducing the model"):
+            _write(a, case, search, found)
+    return 0 if found is None else 1
 
 
 def blamed(case: OnnxCase | IrCase, search: Search) -> Culprit | None:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
 from glow_tools.command_line import BAD_INPUT, OK, Parser
+from glow_tools.progress import clear_line
 
 if TYPE_CHECKING:
     from xdsl.context import Context
@@ -35,6 +36,7 @@ def show_log() -> None:
     log = logging.getLogger("glow")
     if not log.handlers:
         handler = logging.StreamHandler()
+        handler.addFilter(lambda _: clear_line() is None)
         handler.setFormatter(logging.Formatter("glow: %(message)s"))
         log.addHandler(handler)
         log.setLevel(logging.INFO)
@@ -48,6 +50,7 @@ def fail(message: str) -> NoReturn:
 
 def note(message: str) -> None:
     """Say on the standard error what was decided for the user."""
+    clear_line()
     print(f"note: {message}", file=sys.stderr)
 
 
@@ -261,6 +264,18 @@ def add_input(parser: argparse.ArgumentParser, random: bool = True) -> None:
     add("--inputs", type=Path, metavar="FILE", help="values of the inputs: .npz, arrays by name, or .npy")
     if random:
         add("--random", type=count_option, metavar="SEED", help="random inputs from this seed (default: 0)")
+
+
+def add_json(parser: argparse.ArgumentParser) -> None:
+    """The option --json."""
+    parser.add_argument("--json", action="store_true", help="print the result as JSON")
+
+
+def print_json(value: object) -> None:
+    """Print a value as JSON."""
+    import json
+
+    print(json.dumps(value, indent=1))
 
 
 def add_backend(parser: argparse.ArgumentParser) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import re
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,12 +15,15 @@ from glow_tools.common import (
     add_budget,
     add_debug_info,
     add_exact,
+    add_json,
     add_shape,
     command,
     fail,
     guarded,
     input_option,
+    print_json,
 )
+from glow_tools.progress import Progress
 
 if TYPE_CHECKING:
     from glow_backends.cpu.aot import AotProgram, Source
@@ -67,6 +70,7 @@ def arguments() -> Parser:
     add_exact(parser)
     add_budget(parser)
     add_debug_info(parser)
+    add_json(parser)
     told = "run it on random inputs, in an emulator or Node where it is not for this machine, beside another"
     add("--check", choices=("interpreter", "onnxruntime"), help=told)
     return parser
@@ -131,28 +135,27 @@ def _run(a: argparse.Namespace) -> int:
     if a.threads > 1 and backend.target.triple.startswith("wasm"):  # not every page may have threads
         backends = [CpuBackend(cpu=_target(a)), backend]
     weights = ProgramWeights(WeightPool())
-    with limited(a.compile_budget) as limit:
-        sources = [list(_sources(a, name, each)) for each in backends]
-    programs = [
-        compile_ahead(
-            own,
-            each.target,
-            name,
-            a.weights == "embed",
-            a.debug_info,
-            a.output,
-            a.size,
-            weights,
-        )
-        for each, own in zip(backends, sources, strict=True)
-    ]
+    with Progress("reading the model and running passes") as progress:
+        with limited(a.compile_budget) as limit:
+            sources = [list(_sources(a, name, each)) for each in backends]
+        progress("generating code")
+        options = a.weights == "embed", a.debug_info, a.output, a.size, weights
+        programs = [
+            compile_ahead(own, each.target, name, *options)
+            for each, own in zip(backends, sources, strict=True)
+        ]
     if a.memory is not None:
         _check_memory(programs[-1], a.memory)
     listings = {file: text.encode() for file, text in programs[-1].listings.items()}
-    _write(a.output, write(programs) | listings)
-    _print_sizes(programs[-1])
-    if limit is not None and (note := limit.note()):
-        print(f"{NOTE}: {note}")
+    files = write(programs) | listings
+    _write(a.output, files)
+    note = None if limit is None else limit.note()
+    if a.json:
+        told = {str(a.output / file): len(data) for file, data in files.items()}
+        print_json({"files": told, **_sizes(programs[-1]), **({NOTE: note} if note else {})})
+    else:
+        _print_sizes(programs[-1], {a.output / file: len(data) for file, data in files.items()})
+        print(f"{NOTE}: {note}\n" if note else "", end="")
     if a.check:
         from glow_tools.compile_check import check
 
@@ -229,8 +232,18 @@ def _sources(a: argparse.Namespace, name: str, backend: CpuBackend) -> Iterable[
             yield Source(module, function, own)
 
 
-def _print_sizes(program: AotProgram) -> None:
-    """What a device needs: flash for code and constants, memory for the rest."""
+def _sizes(program: AotProgram) -> dict[str, Any]:
+    """What a device needs, by name."""
+    functions = {
+        f.name: {"tensor_bytes": f.mutable_bytes, "arena_bytes": f.arena_bytes} for f in program.functions
+    }
+    return {"code_bytes": program.code_bytes, "weight_bytes": len(program.weights), "functions": functions}
+
+
+def _print_sizes(program: AotProgram, files: Mapping[Path, int]) -> None:
+    """What was written, and what a device needs: flash for code and constants, memory for the rest."""
+    for file, size in files.items():
+        print(f"wrote {file} ({size} bytes)")
     code = program.code_bytes
     print(f"{code} bytes of code and its constants, {len(program.weights)} of weights")
     for f in program.functions:
@@ -255,8 +268,6 @@ def _write(folder: Path, files: dict[str, bytes]) -> None:
     with ExitStack() as stack:
         for file, data in files.items():
             stack.enter_context(whole(folder / file)).write_bytes(data)
-    for file, data in files.items():
-        print(f"wrote {folder / file} ({len(data)} bytes)")
 
 
 if __name__ == "__main__":

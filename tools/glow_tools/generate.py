@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from glow_tools.command_line import Parser
 from glow_tools.common import command, count_option, fail, guarded, threads_option
+from glow_tools.progress import Progress
 
 if TYPE_CHECKING:
     from glow_compiler.language_model import LanguageModel
@@ -69,14 +70,9 @@ def _run(a: argparse.Namespace) -> None:
 
     if a.group < 1:
         fail(f"--group {a.group}: expected a number of inputs")
-    model = glow.LanguageModel(
-        a.model,
-        backend=a.backend,
-        threads=a.threads,
-        weights=a.weights,
-        group=a.group,
-        capacity=a.capacity,
-    )
+    options = {"weights": a.weights, "group": a.group, "capacity": a.capacity}
+    with Progress("reading the model"):
+        model = glow.LanguageModel(a.model, backend=a.backend, threads=a.threads, **options)
     timed = _Timed(_generated(model, a))
     for number, piece in enumerate(timed):
         separator = "," if a.tokens is not None and number else ""

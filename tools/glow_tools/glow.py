@@ -38,9 +38,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             return OK
         case ["help", name]:
             return _run(name, ["--help"])
-        case [name, *rest]:
-            return _run(name, rest)
-    raise AssertionError(words)
+        case _:
+            return _run(words[0], words[1:])
 
 
 def _run(name: str, arguments: Sequence[str]) -> int:

@@ -9,7 +9,8 @@ from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
 from glow_tools.command_line import Parser, width
-from glow_tools.common import add_shape, command, guarded
+from glow_tools.common import add_json, add_shape, command, guarded
+from glow_tools.progress import Progress
 
 if TYPE_CHECKING:
     from glow_tools.model_facts import Facts
@@ -35,7 +36,7 @@ def arguments() -> Parser:
     )
     parser.add_argument("model", help=told)
     add_shape(parser)
-    parser.add_argument("--json", action="store_true", help="print JSON")
+    add_json(parser)
     return parser
 
 
@@ -50,7 +51,8 @@ def _run(a: argparse.Namespace) -> int:
 
     from glow_tools.model_facts import facts_of
 
-    facts = facts_of(a.model, dict(a.shape))
+    with Progress("reading the model"):
+        facts = facts_of(a.model, dict(a.shape))
     if a.json:
         print(json.dumps({n: v for n, v in asdict(facts).items() if v not in (None, [], {}, "")}, indent=1))
     else:

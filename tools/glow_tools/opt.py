@@ -22,6 +22,7 @@ from glow_tools.common import (
     read_text,
     write_text,
 )
+from glow_tools.progress import Progress
 
 if TYPE_CHECKING:
     from xdsl.context import Context
@@ -147,8 +148,9 @@ def _run(a: argparse.Namespace) -> int:
     if not (a.split_input_file or a.verify_diagnostics):
         from glow_dialects.core.quiet_gc import quiet_gc
 
-        with quiet_gc():
-            write_text(a.output, _one(a, None))
+        with quiet_gc(), Progress("running passes" if a.passes else "reading the program"):
+            text = _one(a, None)
+        write_text(a.output, text)
         return 0
     return _several(a)
 

@@ -22,16 +22,19 @@ from glow_tools.common import (
     add_debug_info,
     add_exact,
     add_input,
+    add_json,
     add_shape,
     command,
     count_option,
     fail,
     guarded,
+    print_json,
     read_module,
     show_log,
     threads_option,
 )
 from glow_tools.feeds import model_feed
+from glow_tools.progress import Progress
 from glow_tools.run_layers import check_usage, compare_layers, compare_outputs, compared_option
 
 if TYPE_CHECKING:
@@ -78,6 +81,7 @@ def arguments() -> Parser:
     drawn = "what devices, or the units of a backend that counts cycles, did when: for Perfetto, or a picture"
     add("--timeline", type=Path, metavar="FILE.json|FILE.svg", help=drawn)
     add("--report", action="store_true", help="stages with seconds, kernels, bytes")
+    add_json(parser)
     return parser
 
 
@@ -91,17 +95,14 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(a: argparse.Namespace, again: str) -> int:
-    from rich.console import Console
-
     import glow_compiler as glow
     from glow_dialects.core.time_limit import NOTE
 
     show_log()
-    console = Console(stderr=True)
     shapes = dict(a.shape)
     if a.model == "-":
         a.model = read_module(a.model)
-    with console.status("reading the model") as status:
+    with Progress("reading the model") as progress:
         start = time.perf_counter()
         hosted = a.device or a.partition or a.picture or (a.timeline and a.backend == "cpu")
         net: Any = (
@@ -112,44 +113,69 @@ def _run(a: argparse.Namespace, again: str) -> int:
                 backend=a.backend,
                 threads=a.threads,
                 shapes=shapes or None,
-                progress=lambda stage: status.update(stage),
+                progress=progress,
                 exact=a.exact,
                 compile_budget=a.compile_budget,
                 **({} if a.debug_info == "none" else {"debug_info": a.debug_info}),
             )
         )
-        source = None if hosted else net._source
+        source = None if hosted else net.source
         feed = model_feed(a.model, shapes, a.input, a.inputs, a.random, source)
         out = net.run(feed)
         elapsed = time.perf_counter() - start
     place = f"{len(net.network.partitions)} partitions" if hosted else a.backend
-    print(f"compiled and run once in {elapsed:.2f} s on {place}")
-    if not (hosted or a.report) and (note := net.report().notes.get(NOTE)):
-        print(f"{NOTE}: {note}")
-    for name, value in out.items():
-        print(f"{name}: {value.dtype} {list(value.shape)} {statistics(value)}")
+    left_out = None if hosted else net.report().notes.get(NOTE)
+    figures: dict[str, Any] = {
+        "seconds": elapsed,
+        "on": place,
+        "outputs": [_figures(*o) for o in out.items()],
+    }
+    if not a.json:
+        print(f"compiled and run once in {elapsed:.2f} s on {place}")
+        if left_out and not a.report:
+            print(f"{NOTE}: {left_out}")
+        for name, value in out.items():
+            print(f"{name}: {value.dtype} {list(value.shape)} {statistics(value)}")
     if a.report:
-        _report(net.report())
-        timeline = getattr(net, "program", None) and net.program.timeline()
-        print(timeline.text() if timeline else "", end="")
+        figures["report"] = _report(net, a.json)
     if a.timeline and not hosted:
         _draw(net, a)
     if a.iterations:
-        times: list[float] = []
-        for _ in range(a.iterations):
-            start = time.perf_counter()
-            net.run(feed)
-            times.append((time.perf_counter() - start) * 1e3)
-        print(f"{a.iterations} runs: median {np.median(times):.3f} ms, min {min(times):.3f} ms")
+        figures["runs"] = _timed(net, feed, a)
     if hosted:
         if a.picture:
             net.draw(a.picture)
         net.close()
     if a.output:
         _save(a.output, out)
+    if a.json:
+        print_json(figures)
     if a.layers:
         return compare_layers(a, feed, again)
     return compare_outputs(a, feed, out) if a.compare else 0
+
+
+def _figures(name: str, value: Any) -> dict[str, Any]:
+    """An output in numbers."""
+    made: dict[str, Any] = {"name": name, "dtype": str(value.dtype), "shape": list(value.shape)}
+    if value.size and value.dtype != object and value.dtype.kind not in "cUS":
+        numbers = value.astype(np.float64)
+        made |= {"min": numbers.min(), "mean": numbers.mean(), "max": numbers.max()}
+        made |= {k: None for k in ("min", "mean", "max") if not np.isfinite(made[k])}  # JSON has no such
+    return made
+
+
+def _timed(net: Any, feed: dict[str, Any], a: argparse.Namespace) -> dict[str, Any]:
+    """Milliseconds of runs."""
+    times: list[float] = []
+    with Progress(f"running {a.iterations} times"):
+        for _ in range(a.iterations):
+            start = time.perf_counter()
+            net.run(feed)
+            times.append((time.perf_counter() - start) * 1e3)
+    if not a.json:
+        print(f"{a.iterations} runs: median {np.median(times):.3f} ms, min {min(times):.3f} ms")
+    return {"count": a.iterations, "median_ms": float(np.median(times)), "min_ms": min(times)}
 
 
 def _draw(net: Any, a: argparse.Namespace) -> None:
@@ -179,14 +205,21 @@ def _save(path: Path, out: dict[str, Any]) -> None:
                 np.lib.format.write_array(file, np.asarray(value), allow_pickle=False)
 
 
-def _report(report: Any) -> None:
-    for stage, seconds in report.stages.items():
-        print(f"  {stage:24} {seconds * 1e3:10.1f} ms")
-    print(
-        f"  kernels {report.kernels}, arena {report.arena_bytes} bytes, weights {report.weight_bytes} bytes"
-    )
-    for name, value in report.notes.items():
-        print(f"  {name}: {value}")
+def _report(net: Any, quiet: bool) -> dict[str, Any]:
+    """Print stages with seconds, kernels and bytes, and what a backend that counts cycles did when."""
+    report = net.report()
+    timeline = getattr(net, "program", None) and net.program.timeline()
+    if not quiet:
+        for stage, seconds in report.stages.items():
+            print(f"  {stage:24} {seconds * 1e3:10.1f} ms")
+        sizes = f"arena {report.arena_bytes} bytes, weights {report.weight_bytes} bytes"
+        print(f"  kernels {report.kernels}, {sizes}")
+        for name, value in report.notes.items():
+            print(f"  {name}: {value}")
+        print(timeline.text() if timeline else "", end="")
+    sizes = {"arena_bytes": report.arena_bytes, "weight_bytes": report.weight_bytes}
+    notes = {name: str(value) for name, value in report.notes.items()}
+    return {"stages_s": dict(report.stages), "kernels": report.kernels, **sizes, "notes": notes}
 
 
 if __name__ == "__main__":

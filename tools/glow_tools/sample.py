@@ -16,15 +16,9 @@ EXAMPLES = """\
 """
 #: Models that the package onnx ships to test backends; their weights are made by the graph, not trained.
 MODELS = (
-    "bvlc_alexnet",
-    "densenet121",
-    "inception_v1",
-    "inception_v2",
-    "resnet50",
-    "shufflenet",
-    "squeezenet",
+    *("bvlc_alexnet", "densenet121", "inception_v1", "inception_v2", "resnet50", "shufflenet", "squeezenet"),
+    *("vgg19", "zfnet512"),
 )
-MODELS += ("vgg19", "zfnet512")
 
 
 def arguments() -> Parser:

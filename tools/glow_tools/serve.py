@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from glow_dialects.core.errors import GlowError
 from glow_tools.command_line import Parser
 from glow_tools.common import add_exact, command, count_option, fail, guarded
+from glow_tools.progress import Progress
 from glow_tools.serve_signals import Signals
 
 if TYPE_CHECKING:
@@ -153,7 +154,8 @@ def _run(a: argparse.Namespace) -> int:
         tracer = opened.enter_context(_telemetry()) if a.opentelemetry else None
         host = opened.enter_context(glow.HostManager(_devices(a), a.max_active, a.max_queue, tracer=tracer))
         models = ModelRepository(host, files, options)
-        models.load_all()
+        with Progress(f"loading {len(files)} models"):
+            models.load_all()
         server = HttpServer(models, limits)
         if texts:
             from glow_tools.serve_text import TextServer

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 from glow_tools.command_line import Parser
 from glow_tools.common import command, count_option, guarded, threads_option
+from glow_tools.progress import Progress
 
 EXAMPLES = """\
   glow-transcribe whisper-base speech.wav
@@ -42,7 +43,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _run(a: argparse.Namespace) -> None:
     import glow_compiler as glow
 
-    model = glow.SpeechModel(a.model, backend=a.backend, threads=a.threads, weights=a.weights)
+    with Progress("reading the model"):
+        model = glow.SpeechModel(a.model, backend=a.backend, threads=a.threads, weights=a.weights)
     for sound in a.sounds:
         start, end = time.perf_counter(), 0.0
         for segment, _ in model.segments(sound, a.language, task=a.task, max_tokens=a.max_tokens):

@@ -14,6 +14,7 @@ from glow_tools.common import (
     read_module,
     write_text,
 )
+from glow_tools.progress import Progress
 
 if TYPE_CHECKING:
     from xdsl.dialects.builtin import ModuleOp
@@ -63,9 +64,14 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _translate(source: str, target: str, form: str, shapes: dict[str, tuple[int, ...]]) -> None:
     from glow_tools.context import tool_context
 
-    module = read_module(source, dict(shapes), tool_context())
-    module.verify()
-    WRITERS[form](module, target)
+    with Progress("reading the model") as progress:
+        module = read_module(source, dict(shapes), tool_context())
+        module.verify()
+        if target != "-":
+            progress("writing the model")
+            WRITERS[form](module, target)
+    if target == "-":
+        WRITERS[form](module, target)
 
 
 def _write_model(module: ModuleOp, target: str) -> None:
