@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import zipfile
 from enum import Enum
 from pathlib import Path
@@ -122,6 +123,21 @@ def _is_text(head: bytes) -> bool:
     except UnicodeDecodeError as error:
         return error.start > len(head) - 4  # a letter that goes on behind what was read
     return b"\0" not in head
+
+
+#: How the first line of IR begins: a module, a result, an operation of a dialect, an alias, or resources.
+_IR = re.compile(r'module\b|%[\w.]|"?[A-Za-z_]\w*\.[\w.]+"?(?:[\s(@{]|$)|[#!][\w.]+\s*=|\{-#')
+
+
+def check_text(path: Path, text: str) -> None:
+    """UnsupportedError for a text that is no IR, where the file's name does not say that it should be."""
+    lines = (line.strip() for line in text.splitlines())
+    first = next((line for line in lines if line and not line.startswith("//")), "module")
+    if path.suffix != ".mlir" and not _IR.match(first):
+        raise UnsupportedError(
+            f"{path}: not a model, but text; models are .onnx, .mlir, .pt2, .glow and .gguf files, StableHLO "
+            "text, and folders with config.json"
+        )
 
 
 def is_kind(model: object, *kinds: FileKind) -> bool:

@@ -7,7 +7,7 @@ from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast, overload
 
 import numpy as np
 
@@ -22,7 +22,9 @@ from glow_dialects.core.errors import (
     ShapeError,
 )
 from glow_dialects.core.forks import ForkLock
+from glow_dialects.core.plain_arrays import check_numbers
 from glow_runtime.cache_counts import as_sizes
+from glow_runtime.call_forms import missing, open_shapes, wanted_outputs
 from glow_runtime.executable_states import ExecutableStates
 from glow_runtime.flights import Flights
 from glow_runtime.hot_sizes import HotSizes
@@ -263,7 +265,11 @@ class Executable:
             kept = {} if recent is None or recent[0] != forms or len(recent[1]) >= RECENT else recent[1]
             self._recent = None if self._closed else (forms, {**kept, tuple(shapes): program})
 
-    def run(self, inputs: Mapping[str, Any], state: State | None = None) -> dict[str, Array]:
+    @overload
+    def run(self, inputs: Mapping[str, Any], state: State | None = None) -> dict[str, Array]: ...
+    @overload
+    def run(self, inputs: Sequence[str] | None, state: Mapping[str, Any]) -> list[Array]: ...
+    def run(self, inputs: Any, state: Any = None) -> dict[str, Array] | list[Array]:
         """Run the model.
 
         Args:
@@ -271,7 +277,8 @@ class Executable:
             state: The states to use and change, made by `Executable.state`; by default the executable's own.
 
         Returns:
-            The outputs by name.
+            The outputs by name. `run(names, inputs)`, the call of onnxruntime, returns a list: the outputs of
+            these names, or all outputs for None.
 
         Raises:
             BindingError: An input has a wrong name, shape or element type.
@@ -282,6 +289,9 @@ class Executable:
             >>> glow.compile(g).run({"x": np.array([-1, 2], np.float32)})["y"].tolist()
             [0.0, 2.0]
         """
+        if state is not None and not isinstance(inputs, Mapping):
+            names, out = wanted_outputs(inputs, self.outputs), self.run(cast("Mapping[str, Any]", state))
+            return [out[name] for name in names]
         if self._states is not None:
             return self._states.run(self._chosen, inputs, state)
         if state is not None:
@@ -338,14 +348,14 @@ class Executable:
             return program, inputs
         others = {s.name for s in self.inputs if s.kind == "other"}
         if others - set(inputs):
-            raise BindingError(f"missing input '{sorted(others - set(inputs))[0]}'")
+            raise BindingError(missing(inputs, self.inputs))
         arrays = self._check({n: v for n, v in inputs.items() if n not in others})
         program = self._program({n: a.shape for n, a in arrays.items()}, arrays)
         wanted = {p.name for p in program.inputs}
         bound = {n: a for n, a in arrays.items() if n in wanted}
         return program, {**bound, **{n: v for n, v in inputs.items() if n in others}}
 
-    def submit(self, inputs: Mapping[str, Any], state: State | None = None) -> Future[dict[str, Array]]:
+    def submit(self, inputs: Mapping[str, Any] | Sequence[str] | None, state: Any = None) -> Future[Any]:
         """Run the model on another thread.
 
         As many runs are parallel as there are cores. The arrays are read when the run starts, so do not
@@ -368,9 +378,9 @@ class Executable:
         from glow_runtime.submission import submit
 
         self._open()
-        return submit(self.run, inputs, state)
+        return submit(cast("Any", self.run), inputs, state)
 
-    async def run_async(self, inputs: Mapping[str, Any], state: State | None = None) -> dict[str, Array]:
+    async def run_async(self, inputs: Mapping[str, Any] | Sequence[str] | None, state: Any = None) -> Any:
         """`run` for asyncio, with its errors: other tasks go on meanwhile."""
         from asyncio import wrap_future
 
@@ -538,6 +548,7 @@ class Executable:
             if signature.kind == "other":
                 continue
             array = arrays.get(signature.name)
+            check_numbers(signature.name, array, signature.dtype)
             shape: list[int] = []
             for index, dim in enumerate(signature.shape):
                 free = dim is None and array is not None and index < array.ndim
@@ -559,7 +570,7 @@ class Executable:
             names = {s.name for s in self.inputs}
             unknown = [n for n in arrays if n not in names and n not in self._optional]
             if not unknown:
-                raise
+                raise BindingError(f"{error}{open_shapes(arrays, self.inputs)}") from None
             told = [text for n in unknown if (text := self._source.hint(n))]
             if self._optional:
                 shown = [*list(self._optional)[:LISTED], *(["..."] if len(self._optional) > LISTED else [])]

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -24,6 +24,13 @@ if TYPE_CHECKING:
 
 Key = tuple[set[str], dict[str, bytes]]
 """What programs of any size are told apart by: the inputs of a call, and the contents of some."""
+
+
+class Implied(NamedTuple):
+    """What a graph implies about its inputs: numbers that one is compared with, sizes that it meets first."""
+
+    numbers: Mapping[str, Sequence[float]]
+    sizes: Mapping[str, Sequence[int]]
 
 
 @dataclass(frozen=True)
@@ -83,6 +90,19 @@ class ProgramSource(ABC):
 
     def check(self, shapes: Mapping[str, tuple[int, ...]]) -> None:  # noqa: B027 - signatures say enough
         """BindingError where inputs of these shapes are none of the model's, beyond what signatures say."""
+
+    def accept(self, shapes: Mapping[str, tuple[int, ...]], values: Mapping[str, Array]) -> None:
+        """GlowError where the graph does not take inputs of these shapes, and these contents of some."""
+        del values
+        self.check(shapes)
+
+    def implied(self) -> Implied:
+        """What the graph implies about its inputs."""
+        return Implied({}, {})
+
+    def known_shapes(self) -> list[dict[str, tuple[int, ...]]]:
+        """Shapes of the inputs that there are programs for from the start."""
+        return []
 
     @abstractmethod
     def program(self, shapes: dict[str, tuple[int, ...]], values: dict[str, Array]) -> Program:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, cast, overload
 
 from glow_backends.base import MOST_THREADS, Backend, cores, get_backend
 from glow_compiler.module_programs import ModulePrograms, bound_shapes
@@ -29,7 +29,11 @@ if TYPE_CHECKING:
 Shapes = Mapping[str, Sequence[int] | int]
 
 
-def load(model: Any, shapes: Shapes | None = None) -> Any:
+@overload
+def load(model: str | Path, shapes: Shapes | None = None) -> ModuleOp | Any: ...
+@overload
+def load(model: Any, shapes: Shapes | None = None) -> ModuleOp: ...
+def load(model: Any, shapes: Shapes | None = None) -> ModuleOp | Any:
     """Import a model without compiling it.
 
     Args:
@@ -268,12 +272,22 @@ def executable(
         programs = ModulePrograms(_module(model), compiler, shapes, states)
         return _prepared(Executable(programs, specialize=specialize), shapes)
     check_kind(model)
+    programs = onnx_programs(model, compiler, shapes, states)
+    return _prepared(Executable(programs, specialize=specialize), shapes)
+
+
+def onnx_programs(
+    model: Any,
+    compiler: Compiler,
+    shapes: Shapes | Sequence[Mapping[str, Sequence[int]]] | None,
+    states: States = None,
+) -> OnnxPrograms:
+    """The programs of an ONNX model, none of them compiled."""
     source = OnnxModel(model, compiler.backend)
     chosen = set(shapes) if isinstance(shapes, Mapping) else set[str]()
     opened = [s for s in source.description.defaults if s.name in chosen]
     inputs = bound_shapes([*source.description.inputs, *opened], shapes)
-    programs = OnnxPrograms(source, compiler, inputs, chosen, states)
-    return _prepared(Executable(programs, specialize=specialize), shapes)
+    return OnnxPrograms(source, compiler, inputs, chosen, states)
 
 
 def _module(model: Any) -> ModuleOp | Path:

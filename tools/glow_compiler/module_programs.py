@@ -131,6 +131,11 @@ class ModulePrograms(ProgramSource):
             return
         check_sizes(self._names, self._facts.inputs, self.plain(shapes))
 
+    def accept(self, shapes: Dims, values: Mapping[str, Array]) -> None:
+        del values
+        self.check(shapes)
+        self._bound(shapes)
+
     def program(self, shapes: dict[str, tuple[int, ...]], values: dict[str, Array]) -> Program:
         del values
         if self._facts.key is None and not self._facts.sizes and self.states is None:

@@ -159,3 +159,12 @@ def call_for(op: InstrOp, context: CallContext) -> KernelCall | None:
     """The kernel call of an instruction, or None where there is no kernel for it."""
     calls = (k.call(op, context) for k in kernels_of(op) if operator_of(op) not in k.MADE_FROM)
     return next((call for call in calls if call is not None), None)
+
+
+def way_of(node: GraphOp) -> str:
+    """How a node runs: as a `view` of memory, by a `kernel`, `decomposed` into others, or on the `host`."""
+    if node.VIEW:
+        return "view"
+    if node.INSTR is not None and has_kernel(node):
+        return "kernel"
+    return "decomposed" if node.can_decompose() else "host"

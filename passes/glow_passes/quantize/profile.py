@@ -16,6 +16,7 @@ import yaml
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
 
+from glow_dialects.core.files import beside
 from glow_dialects.core.graph_op import GraphOp
 from glow_dialects.core.types import is_float, shape_of, typed
 from glow_dialects.ops.module import ConstantOp, FuncOp, GetOp, SaveOp, functions
@@ -199,7 +200,9 @@ class Profile:
             text = Path(path).read_text(encoding="utf-8")
             document = yaml.load(text, Loader=_LOADER)
         except FileNotFoundError:
-            raise QuantizationError(f"no such profile: {path}") from None
+            near = beside(str(path))
+            hint = f"; did you mean {near}?" if near else ""
+            raise QuantizationError(f"no such profile: {path}{hint}") from None
         except (yaml.YAMLError, UnicodeDecodeError) as error:
             line = str(error).strip().splitlines()[-1].strip()
             raise QuantizationError(f"{path}: the profile is damaged: {line}") from None
