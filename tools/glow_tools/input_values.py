@@ -43,7 +43,7 @@ def load_inputs(path: Path, names: Sequence[str], name: str = "") -> Feed:
     loaded = _load(path)
     if isinstance(loaded, dict):
         if name:
-            raise BindingError(f"{path}: an archive of arrays by name; give it without '{name}='")
+            raise BindingError(f"{path}: this is an archive of arrays by name; give it without '{name}='")
         return loaded
     return {name or only_name(str(path), names): loaded}
 
@@ -66,7 +66,7 @@ def only_name(value: str, names: Sequence[str]) -> str:
     if len(names) != 1:
         raise BindingError(
             f"{value}: which input is it for? The model has inputs {', '.join(names)}; "
-            f"give --input NAME={value}, or a .npz with one array each"
+            f"give --input NAME={value}, or a .npz file with one array for each"
         )
     return names[0]
 
