@@ -287,6 +287,8 @@ class Extreme(Arithmetic):
     """One of two numbers: the first where it is better, or is no number."""
 
     better: ClassVar[str] = ""
+    #: Whether equal numbers share the gradient; else the first has it.
+    shared: ClassVar[bool] = True
 
     def infer(self, m: Typing, op: FnOp, x: list[V], where: str) -> V:
         if all(isinstance(v.type, Scalar) and v.type.kind == "bool" for v in x):
@@ -295,7 +297,8 @@ class Extreme(Arithmetic):
 
     def partial(self, i: int, d: Term, x: Sequence[Term], y: Result) -> Term | None:
         chosen = x[0].prim(Ge if self.better == ">=" else Le, x[1])
-        return chosen.prim(Where, d.of(0.0), d) if i else chosen.prim(Where, d, 0.0)
+        part = chosen.prim(Where, d.of(0.0), d) if i else chosen.prim(Where, d, 0.0)
+        return x[0].prim(Eq, x[1]).prim(Where, d * 0.5, part) if self.shared else part
 
 
 def alike(chosen: Any, x: Sequence[Any]) -> Any:
@@ -327,7 +330,7 @@ class Min(Extreme):
 class ClipLow(Max):
     """The larger of an array and a bound, which may lie outside the range of the array's ints."""
 
-    name, fits, called = "clip_low", False, ()
+    name, fits, called, shared = "clip_low", False, (), False
 
     def build(self, u: Unit, options: dict[str, Any], attributes: Options, x: Sequence[SSAValue]) -> SSAValue:
         return u.b(MaxOp(*u.common([x[0], u.within(x[1], x)], u.weak)))
@@ -336,7 +339,7 @@ class ClipLow(Max):
 class ClipHigh(Min):
     """The smaller of an array and a bound, which may lie outside the range of the array's ints."""
 
-    name, fits, called = "clip_high", False, ()
+    name, fits, called, shared = "clip_high", False, (), False
 
     def build(self, u: Unit, options: dict[str, Any], attributes: Options, x: Sequence[SSAValue]) -> SSAValue:
         return u.b(MinOp(*u.common([x[0], u.within(x[1], x)], u.weak)))
