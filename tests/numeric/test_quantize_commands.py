@@ -180,9 +180,7 @@ def test_other_paddings_are_another_graph(sizes: tuple[Any, ...], tmp_path: Path
         if sizes == (1, 8, 8) and shape[0] != 1 or sizes[1] == 8 and shape[2] != 8:
             continue
         ranges.check_graph(quantization.prepared(model(1), {"x": shape}))
-        with pytest.raises(
-            QuantizationError, match=r"another graph: node 0 is `conv .*1, 1.*` there, `.*1, 2"
-        ):
+        with pytest.raises(QuantizationError, match=r"node 0 is `conv .*1, 1.*` there, `.*1, 2"):
             ranges.check_graph(quantization.prepared(model(2), {"x": shape}))
 
 
