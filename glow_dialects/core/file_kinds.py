@@ -72,6 +72,26 @@ _BY_NAME = {
 def kind_of_file(path: str | Path) -> FileKind:
     """The kind of a file or folder; by its name where its bytes do not tell."""
     place = Path(path)
+    try:
+        status = place.stat()
+        known = (str(place.absolute()), status.st_mtime_ns, status.st_size, status.st_ino)
+    except (OSError, ValueError):
+        return _kind_of(place)
+    if place.is_dir():  # what lies in it changes without it
+        return _kind_of(place)
+    if known not in _KINDS:
+        if len(_KINDS) >= _MOST_KINDS:
+            _KINDS.clear()
+        _KINDS[known] = _kind_of(place)
+    return _KINDS[known]
+
+
+#: Kinds of files by path and state: who compiles a model asks several times.
+_KINDS: dict[tuple[str, int, int, int], FileKind] = {}
+_MOST_KINDS = 64
+
+
+def _kind_of(place: Path) -> FileKind:
     named = _BY_NAME.get(place.suffix)
     if place.is_dir():
         return FileKind.LANGUAGE_FOLDER if (place / "config.json").is_file() else FileKind.FOLDER

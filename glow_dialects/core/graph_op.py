@@ -121,7 +121,8 @@ class GraphOp(Operator):
         types = (results,) if isinstance(results, Attribute) else results
         if types is None:
             types = self.infer()
-            assert types is not None, f"{self.name} needs results="
+            if types is None:
+                raise VerifyException(f"{self.name} needs results=, the type of what it makes")
         self.results = SSAValues(OpResult(t, self, i) for i, t in enumerate(types))
 
     # --- what a card says -------------------------------------------------------------------

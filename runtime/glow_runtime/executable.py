@@ -29,7 +29,7 @@ from glow_runtime.executable_states import ExecutableStates
 from glow_runtime.flights import Flights
 from glow_runtime.hot_sizes import HotSizes
 from glow_runtime.open_programs import OpenPrograms
-from glow_runtime.program_source import ProgramSource, Signature
+from glow_runtime.program_source import ProgramSource, Signature, checked_shapes
 
 if TYPE_CHECKING:
     from glow_backends.base import Backend
@@ -107,13 +107,21 @@ class Executable:
 
     def specialize(self, shapes: Shapes, values: Mapping[str, Array] | None = None) -> Program:
         """The program of these input shapes alone, compiled if there is none; ShapeError for wrong ones."""
-        fixed = {n: tuple(int(d) for d in s) for n, s in shapes.items()}
+        fixed = checked_shapes(shapes)
+        known = {s.name: s for s in (*self._taken, *self._optional.values())}
+        for name, shape in fixed.items():
+            if name not in known:
+                raise ShapeError(f"no input '{name}'; the inputs are {', '.join(sorted(known))}")
+            if known[name].kind == "tensor" and len(shape) != len(known[name].shape):
+                raise ShapeError(f"input '{name}' has {len(known[name].shape)} dimensions, got {shape}")
+            if None in shape:
+                raise ShapeError(f"input '{name}': {shape} is open; give every size")
         self._any_size.meet(fixed)
         return self._program(fixed, values or {}, alone=True)
 
     def prepare(self, shapes: Shapes, values: Mapping[str, Array] | None = None) -> Program:
         """The program that a call of these input shapes runs; ShapeError for wrong ones."""
-        return self._program({n: tuple(int(d) for d in s) for n, s in shapes.items()}, values or {})
+        return self._program(checked_shapes(shapes), values or {})
 
     def _program(
         self, shapes: dict[str, tuple[int, ...]], values: Mapping[str, Array], alone: bool = False

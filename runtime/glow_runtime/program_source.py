@@ -5,13 +5,15 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from operator import index
 from types import MappingProxyType
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from glow_backends.base import Backend, Program
-from glow_dialects.core.errors import UnsupportedError
+from glow_dialects.core.errors import ShapeError, UnsupportedError
+from glow_dialects.core.extent import Extent
 
 if TYPE_CHECKING:
     from xdsl.dialects.builtin import ModuleOp
@@ -20,6 +22,30 @@ if TYPE_CHECKING:
     from glow_dialects.core.types import Array
     from glow_runtime.kept_states import KeptStates
     from glow_runtime.lowering import Phases
+
+
+def checked_shapes(shapes: object) -> dict[str, tuple[int, ...]]:
+    """The shapes of inputs by name, a size alone as one of one axis; ShapeError for anything else."""
+    if not isinstance(shapes, Mapping):
+        raise ShapeError(f"shapes: a dict of name -> shape is expected, not {shapes!r}")
+    return {_name(name): _dimensions(name, shape) for name, shape in shapes.items()}
+
+
+def _name(name: object) -> str:
+    if not isinstance(name, str):
+        raise ShapeError(f"shapes: the name of an input or dimension is a text, not {name!r}")
+    return name
+
+
+def _dimensions(name: str, shape: Any) -> tuple[int, ...]:
+    if isinstance(shape, int):
+        return (shape,)
+    try:
+        if isinstance(shape, str):
+            raise TypeError
+        return tuple(d if d is None or isinstance(d, Extent) else index(d) for d in shape)
+    except TypeError:
+        raise ShapeError(f"shapes: '{name}' is given {shape!r}, expected a tuple of dimensions") from None
 
 
 Key = tuple[set[str], dict[str, bytes]]

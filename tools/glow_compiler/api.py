@@ -13,13 +13,14 @@ from glow_compiler.onnx_model import OnnxModel
 from glow_compiler.onnx_programs import OnnxPrograms
 from glow_compiler.torch_model import TorchModel, are_inputs, is_torch
 from glow_dialects.core.errors import OpenSizes, ShapeError, UnsupportedError
-from glow_dialects.core.file_kinds import FileKind, is_kind
+from glow_dialects.core.file_kinds import FileKind, is_kind, refuse_file
 from glow_dialects.core.quiet_gc import quiet_gc
 from glow_dialects.core.symbols import Symbols
 from glow_dialects.core.time_limit import seconds_of
 from glow_runtime.compiler import Compiler
 from glow_runtime.executable import Executable, Specialize
 from glow_runtime.kept_states import States
+from glow_runtime.program_source import checked_shapes
 
 if TYPE_CHECKING:
     from xdsl.dialects.builtin import ModuleOp
@@ -58,6 +59,8 @@ def load(model: Any, shapes: Shapes | None = None) -> ModuleOp | Any:
         >>> [op.name for op in module.walk() if op.name == "glow.relu"]
         ['glow.relu']
     """
+    if shapes is not None:
+        checked_shapes(shapes)
     if is_kind(model, FileKind.TEXT):
         from glow_compiler.mlir_file import read_mlir
         from glow_compiler.saved_functions import is_function, loaded_function
@@ -229,6 +232,7 @@ def compile(
     """
     if example_inputs is None and are_inputs(backend):
         example_inputs, backend = backend, "cpu"
+    _check_options(pipeline, progress, {"verify": verify, "exact": exact})
     target = backend_of(backend, threads, options)
     budget = None if compile_budget is None else seconds_of(compile_budget)
     if verify is None:
@@ -252,6 +256,19 @@ def compile(
         chosen = target.exact or any(option is not None for option in given)
         return _saved(model, target, chosen)
     return executable(model, Compiler(target, verify, progress, pipeline, budget), shapes, specialize, states)
+
+
+def _check_options(pipeline: object, progress: object, switches: Mapping[str, object]) -> None:
+    """TypeError where an option of `compile` is of another kind."""
+    from glow_runtime.pipelines import Pipeline
+
+    if pipeline is not None and not isinstance(pipeline, Pipeline):
+        raise TypeError(f"pipeline is a glow.Pipeline, such as Pipeline.default('cpu'), not {pipeline!r}")
+    if progress is not None and not callable(progress):
+        raise TypeError(f"progress is called with the names of passes, {progress!r} cannot be called")
+    for name, value in switches.items():
+        if value is not None and not isinstance(value, bool):
+            raise TypeError(f"{name} is True or False, not {value!r}")
 
 
 def executable(
@@ -291,7 +308,9 @@ def onnx_programs(
 
 
 def _module(model: Any) -> ModuleOp | Path:
-    """A model as a module, files of modules as they are."""
+    """A model as a module, files of modules as they are; UnsupportedError for a folder."""
+    if is_kind(model, FileKind.FOLDER):
+        raise refuse_file(model, "a graph")
     return Path(model) if isinstance(model, str | Path) else load_graph(model)
 
 

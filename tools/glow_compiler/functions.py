@@ -457,6 +457,14 @@ def sizes_of(shapes: Mapping[str, Any] | None, specialize: Specialize | None) ->
     return UNSIZED if shapes is None and specialize in (None, "always") else Sizes(shapes, specialize)
 
 
+def positions_of(word: str, argnums: object) -> tuple[int, ...]:
+    """The arguments that a function is differentiated by; UnsupportedError where they are no numbers."""
+    positions: Any = argnums if isinstance(argnums, list | tuple) else (argnums,)
+    if not positions or not all(isinstance(p, int) for p in positions):
+        raise UnsupportedError(f"{word}: argnums is a number or a tuple of numbers, got {argnums!r}")
+    return tuple(positions)
+
+
 def _differentiated(
     function: Callable[..., Any], argnums: int | Sequence[int], with_value: bool, backend: str | None
 ) -> CompiledFunction:
@@ -464,9 +472,7 @@ def _differentiated(
     if not callable(function):
         raise UnsupportedError(f"{word} needs a function, got a {type(function).__name__}")
     single = isinstance(argnums, int)
-    positions: tuple[Any, ...] = (argnums,) if isinstance(argnums, int) else tuple(argnums)
-    if not positions or not all(isinstance(p, int) for p in positions):
-        raise UnsupportedError(f"{word}: argnums is a number or a tuple of numbers, got {argnums!r}")
+    positions = positions_of(word, argnums)
     chosen = backend or getattr(function, "backend", "cpu")
     _check_named(function, positions, word)
     plain = function.python if isinstance(function, CompiledFunction) else function

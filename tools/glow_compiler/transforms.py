@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any
 
-from glow_compiler.functions import UNSIZED, CompiledFunction, Sizes, Transformed, jit
+from glow_compiler.functions import UNSIZED, CompiledFunction, Sizes, Transformed, jit, positions_of
 from glow_compiler.type_variables import P
 from glow_dialects.core.errors import UnsupportedError
 
@@ -111,11 +111,7 @@ def hessian(
 
 
 def _positions(word: str, argnums: int | Sequence[int]) -> dict[str, Any]:
-    single = isinstance(argnums, int)
-    positions: tuple[Any, ...] = (argnums,) if isinstance(argnums, int) else tuple(argnums)
-    if not positions or not all(isinstance(p, int) for p in positions):
-        raise UnsupportedError(f"{word}: argnums is a number or a tuple of numbers, got {argnums!r}")
-    return {"positions": positions, "single": single}
+    return {"positions": positions_of(word, argnums), "single": isinstance(argnums, int)}
 
 
 def jvp(fun: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]:

@@ -117,7 +117,15 @@ def _var(u: Unit, a: SSAValue, axis: Axes, ddof: int, keepdims: bool) -> SSAValu
 
 
 def _std(u: Unit, a: SSAValue, axis: Axes, ddof: int, keepdims: bool) -> SSAValue:
-    return u.op("sqrt", _var(u, a, axis, ddof, keepdims))
+    return root(u, _var(u, a, axis, ddof, keepdims))
+
+
+def root(u: Unit, x: SSAValue, exponent: float = 0.5) -> SSAValue:
+    """x^exponent of x >= 0, whose gradient is 0 at 0: of a norm, or where all elements are equal."""
+    zero, none = u.op("cmp_eq", x, u.b.scalar(0, x)), u.b.scalar(0, x)
+    some = u.op("select", zero, u.b.scalar(1, x), x)
+    power = u.op("sqrt", some) if exponent == 0.5 else u.op("pow", some, u.b.scalar(exponent, x))
+    return u.op("select", zero, none, power)
 
 
 def _round(u: Unit, a: SSAValue, decimals: int) -> SSAValue:

@@ -24,6 +24,7 @@ from glow_dialects.fn.array_functions.arrays import (
     real,
     reduced,
     roll,
+    root,
     summands,
 )
 
@@ -160,7 +161,7 @@ def _convolve(u: Unit, a: SSAValue, v: SSAValue, mode: str) -> SSAValue:
 def _norm(u: Unit, x: SSAValue, ord: float | str | None, axis: Axes, keepdims: bool) -> SSAValue:
     a = real(u, x)
     if ord in (None, 2, 2.0) and (ord is None or axis is not None or len(shape_of(a)) == 1) or ord == "fro":
-        return u.op("sqrt", reduced(u, "sum", u.op("mul", a, a), axis, keepdims))
+        return u.op("reduce_l2", a, axes=axes_of(axis, len(shape_of(a))), keepdims=keepdims)
     axes = axes_of(axis, len(shape_of(a)))
     size = u.op("abs", a)
     if len(axes) == 2 and ord in (1, -1, math.inf, -math.inf):  # the largest, or smallest, column or row
@@ -176,8 +177,9 @@ def _norm(u: Unit, x: SSAValue, ord: float | str | None, axis: Axes, keepdims: b
     if ord == 1:
         return reduced(u, "sum", size, axes, keepdims)
     assert ord is not None
-    total = reduced(u, "sum", u.op("pow", size, u.b.scalar(ord, a)), axes, keepdims)
-    return u.op("pow", total, u.b.scalar(1 / ord, a))
+    powers = root(u, size, ord) if 0 < ord < 1 else u.op("pow", size, u.b.scalar(ord, a))
+    total = reduced(u, "sum", powers, axes, keepdims)
+    return root(u, total, 1 / ord) if ord > 1 else u.op("pow", total, u.b.scalar(1 / ord, a))
 
 
 def _meshgrid(u: Unit, *arrays: SSAValue, index: int, indexing: str) -> SSAValue:

@@ -164,7 +164,7 @@ class Mod(Arithmetic):
         return u.b(ModOp(*counted(u, x)))
 
     def partial(self, i: int, d: Term, x: Sequence[Term], y: Result) -> Term | None:
-        return -(d * ((x[0] - y()) / x[1])) if i else d
+        return -(d * x[0].prim(FloorDiv, x[1])) if i else d
 
 
 class Fmod(Mathematical):

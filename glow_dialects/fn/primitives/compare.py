@@ -18,7 +18,9 @@ from glow_dialects.fn.domain import RANK, NoneType, Scalar, TensorType, Text, Tu
 from glow_dialects.fn.primitive import Constant, Function, Options, Pointwise, Result, Term, Typing
 from glow_dialects.fn.primitives.arithmetic import Arithmetic, Not
 from glow_dialects.fn.primitives.scalars import Predicate, ScalarPrimitive
+from glow_dialects.fn.regions import out_of_bounds
 from glow_dialects.fn.syntax import FnOp
+from glow_dialects.fn.unit import limits
 from glow_dialects.fn.values import V, parts
 from glow_dialects.ops.arithmetic import MaxOp, MinOp
 from glow_dialects.ops.compare import CmpEqOp, CmpGeOp, CmpGtOp, CmpLeOp, CmpLtOp, CmpNeOp
@@ -287,6 +289,8 @@ class Extreme(Arithmetic):
     """One of two numbers: the first where it is better, or is no number."""
 
     better: ClassVar[str] = ""
+    #: Whether equal numbers share the gradient; else the first has it.
+    shared: ClassVar[bool] = True
 
     def infer(self, m: Typing, op: FnOp, x: list[V], where: str) -> V:
         if all(isinstance(v.type, Scalar) and v.type.kind == "bool" for v in x):
@@ -295,7 +299,8 @@ class Extreme(Arithmetic):
 
     def partial(self, i: int, d: Term, x: Sequence[Term], y: Result) -> Term | None:
         chosen = x[0].prim(Ge if self.better == ">=" else Le, x[1])
-        return chosen.prim(Where, d.of(0.0), d) if i else chosen.prim(Where, d, 0.0)
+        part = chosen.prim(Where, d.of(0.0), d) if i else chosen.prim(Where, d, 0.0)
+        return x[0].prim(Eq, x[1]).prim(Where, d * 0.5, part) if self.shared else part
 
 
 def alike(chosen: Any, x: Sequence[Any]) -> Any:
@@ -324,19 +329,52 @@ class Min(Extreme):
         return alike(x[0] if x[0] <= x[1] or x[0] != x[0] else x[1], x)
 
 
-class ClipLow(Max):
+class Bounded(Extreme):
+    """An array on one side of a bound, which may lie outside of what its type holds on the other."""
+
+    fits, shared = False, False
+
+    def _range(self, dtype: str) -> tuple[int, int] | None:
+        """The ints that may be a bound of an array of a type; None where all may."""
+        held = limits([np.dtype(dtype), np.dtype(np.int64)], [False, True])
+        if held is None or not dtype.startswith(("int", "uint")):
+            return None
+        return (-(2**63), held[1]) if self.better == ">=" else (held[0], 2**63 - 1)
+
+    def infer(self, m: Typing, op: FnOp, x: list[V], where: str) -> V:
+        whole, bound = x[0].type, x[1].type
+        if isinstance(whole, TensorType) and isinstance(bound, Scalar) and bound.kind == "int":
+            range_ = None if x[1].whole is not None else self._range(whole.dtype)
+            if range_ is not None and not (bound.const is not None and range_[0] <= bound.const <= range_[1]):
+                m.t.within(x[1].code, *range_)
+        return super().infer(m, op, x, where)
+
+    def python(self, op: FnOp) -> Function:
+        run = super().python(op)
+
+        def checked(whole: Any, bound: Any) -> Any:
+            if isinstance(whole, np.ndarray) and type(bound) is int:
+                range_ = self._range(whole.dtype.name)
+                if range_ is not None and not range_[0] <= bound <= range_[1]:
+                    raise out_of_bounds(bound, whole.dtype.name, op.source)
+            return run(whole, bound)
+
+        return checked
+
+
+class ClipLow(Bounded, Max):
     """The larger of an array and a bound, which may lie outside the range of the array's ints."""
 
-    name, fits, called = "clip_low", False, ()
+    name, called = "clip_low", ()
 
     def build(self, u: Unit, options: dict[str, Any], attributes: Options, x: Sequence[SSAValue]) -> SSAValue:
         return u.b(MaxOp(*u.common([x[0], u.within(x[1], x)], u.weak)))
 
 
-class ClipHigh(Min):
+class ClipHigh(Bounded, Min):
     """The smaller of an array and a bound, which may lie outside the range of the array's ints."""
 
-    name, fits, called = "clip_high", False, ()
+    name, called = "clip_high", ()
 
     def build(self, u: Unit, options: dict[str, Any], attributes: Options, x: Sequence[SSAValue]) -> SSAValue:
         return u.b(MinOp(*u.common([x[0], u.within(x[1], x)], u.weak)))

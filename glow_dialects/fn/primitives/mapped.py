@@ -184,7 +184,8 @@ def _moved(m: Typing, v: V, source: int, target: int, where: str) -> V:
 def axis_in(kind: Type, axis: int, what: str, place: str) -> int:
     """An axis of an array that is mapped over, counted from 0."""
     shape = kind.shape if isinstance(kind, TensorType) else ()
-    if not isinstance(kind, TensorType) or not -len(shape) <= axis < len(shape):
+    fits = isinstance(axis, int) and -len(shape) <= axis < len(shape)  # pyright: ignore
+    if not isinstance(kind, TensorType) or not fits:
         raise UnsupportedError(
             f"{shown(place)}: vmap: {what} is {text(kind)}, which has no axis {axis} to map over; give it the"
             " axis None in in_axes, or pass an array"

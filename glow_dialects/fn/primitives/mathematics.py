@@ -28,7 +28,7 @@ from glow_dialects.fn.primitives.arithmetic import (
     Sign,
     counted,
 )
-from glow_dialects.fn.primitives.compare import COMPARE, BitAnd, BitOr, Comparison, Where
+from glow_dialects.fn.primitives.compare import COMPARE, BitAnd, BitOr, Comparison, Eq, Ge, Where
 from glow_dialects.fn.primitives.items import Least
 from glow_dialects.fn.primitives.scalars import UFUNC, Mathematical, ScalarPrimitive, Unary
 from glow_dialects.fn.syntax import FnOp
@@ -163,22 +163,6 @@ def _functions() -> Iterable[type[Differentiable]]:
 FUNCTIONS = {card.name: card for card in _functions()}
 
 
-class SafeLog(Unary):
-    """The natural logarithm of positive numbers, 0 of others."""
-
-    name = "safe_log"
-
-    def numbers(self, *x: Any) -> Any:
-        return math.log(x[0]) if x[0] > 0 else 0.0
-
-    def build(self, u: Unit, options: dict[str, Any], attributes: Options, x: Sequence[SSAValue]) -> SSAValue:
-        zero = u.b.scalar(0, x[0])
-        return u.op("select", u.op("cmp_gt", x[0], zero), u.op("log", x[0]), zero)
-
-    def partial(self, i: int, d: Term, x: Sequence[Term], y: Result) -> Term | None:
-        return d / x[0]
-
-
 class Fabs(Mathematical):
     """|a|, a float."""
 
@@ -278,14 +262,16 @@ class Pow(Arithmetic):
     def partial(self, i: int, d: Term, x: Sequence[Term], y: Result) -> Term | None:
         # d(a^b) = b a^(b-1) da + a^b log(a) db; powers of small constants without powers below zero
         if i:
-            return d * y() * x[0].prim(SafeLog)
+            still = x[0].prim(Eq, 0.0).prim(BitAnd, x[1].prim(Ge, 0.0))
+            return still.prim(Where, d.of(0.0), d * y() * x[0].prim(FUNCTIONS["log"]))
         n = x[1].constant
-        if isinstance(n, float):
-            return d * x[0].prim(Pow, n - 1.0) * n
         if n is None:
-            return d * x[1] * x[0].prim(Pow, x[1] - 1)
+            slope = d * x[1] * x[0].prim(Pow, x[1] - 1)
+            return x[1].prim(Eq, 0.0).prim(Where, d.of(0.0), slope)
         if n == 0:
             return None
+        if isinstance(n, float):
+            return d * x[0].prim(Pow, n - 1.0) * n
         return d if n == 1 else d * (x[0] if n == 2 else x[0].prim(Pow, n - 1)) * float(n)
 
 
@@ -305,7 +291,7 @@ def _negative(x: Sequence[Any], arrays: bool) -> bool:
     return base.dtype.kind in "biu" and exponent.dtype.kind == "i" and bool(np.any(exponent < 0))
 
 
-MATHEMATICS = (*FUNCTIONS.values(), SafeLog, Fabs, Square, Pow)
+MATHEMATICS = (*FUNCTIONS.values(), Fabs, Square, Pow)
 
 #: The primitive of each operator that formulas are made of.
 OF_OPERATORS: dict[Any, type[Primitive]] = {

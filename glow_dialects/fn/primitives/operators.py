@@ -266,6 +266,10 @@ def _keyed(attributes: Options, shapes: Sequence[tuple[int, ...]]) -> list[Subsc
 MAKERS = {**ARRAYS, **MATRICES, **PLACES, **QUANTILES, **RANGES}
 
 
+#: Functions whose second operand becomes elements of the first.
+_STORES = ("setitem", "insert")
+
+
 class ArrayFunction(ByOperators):
     """A function of arrays by its name in NumPy: `np:cumsum`."""
 
@@ -281,13 +285,13 @@ class ArrayFunction(ByOperators):
         return f"np:{self.of}"
 
     def infer(self, m: Typing, op: FnOp, x: list[V], where: str) -> V:
-        if self.of == "setitem":
+        if self.of in _STORES:
             x = [x[0], fitted(m, x[0], x[1], where), *x[2:]]
         return super().infer(m, op, x, where)
 
     def python(self, op: FnOp) -> Function:
         run = super().python(op)
-        if self.of != "setitem":
+        if self.of not in _STORES:
             return run
         return lambda whole, value, *places: run(whole, fitting(whole, value, op.source), *places)
 

@@ -19,6 +19,7 @@ from glow_dialects.fn.domain import Scalar, TensorType, Text, TupleType
 from glow_dialects.fn.domain import text as text_of
 from glow_dialects.fn.primitive import Constant, Function, Options, Pointwise, Primitive, Result, Term, Typing
 from glow_dialects.fn.primitives.cotangents import ReshapeLike
+from glow_dialects.fn.primitives.fitted import fitted, fitting
 from glow_dialects.fn.regions import evaluate, out_of_bounds, shape_attribute
 from glow_dialects.fn.syntax import FnOp
 from glow_dialects.fn.unit import limits
@@ -161,9 +162,24 @@ class Fitting(Pointwise):
         return None if i else d
 
 
+class FittingElement(Pointwise):
+    """A value; a number must be one that the elements of an array hold, of which it becomes one."""
+
+    name, arity, linear = "fitting_element", 2, (0,)
+
+    def infer(self, m: Typing, op: FnOp, x: list[V], where: str) -> V:
+        return fitted(m, x[1], x[0], where)
+
+    def python(self, op: FnOp) -> Function:
+        return lambda number, whole: fitting(whole, number, op.source)
+
+    def partial(self, i: int, d: Term, x: Sequence[Term], y: Result) -> Term | None:
+        return None if i else d
+
+
 def range_of(dtype: str) -> tuple[int, int] | None:
     """The least and the largest int of an element type; None where it holds all ints of 64 bits."""
     return limits([np.dtype(dtype), np.dtype(np.int64)], [False, True])
 
 
-SHAPES = (Shape, Reshape, Full, Astype, AstypeAs, Fitting)
+SHAPES = (Shape, Reshape, Full, Astype, AstypeAs, Fitting, FittingElement)

@@ -43,7 +43,7 @@ from glow_dialects.fn.primitives.compare import (
     ShiftLeft,
     ShiftRight,
 )
-from glow_dialects.fn.primitives.mathematics import OF_OPERATORS, Differentiable, Pow, SafeLog
+from glow_dialects.fn.primitives.mathematics import OF_OPERATORS, Differentiable, Pow
 from glow_dialects.fn.primitives.scalars import Mathematical, ScalarPrimitive
 from glow_dialects.fn.primitives.shapes import Astype, Reshape
 from glow_dialects.fn.regions import subscript_error
@@ -205,12 +205,6 @@ class LlvmTarget:
             return b.select(b.fcmp_unordered("uno", x, x), x, sign)
         up = b.zext(b.icmp_signed(">", x, zero), I64)
         return b.sub(up, b.zext(b.icmp_signed("<", x, zero), I64))
-
-    def safe_log(self, x: ir.Value) -> ir.Value:
-        """The logarithm of positive numbers, 0 of others."""
-        zero = ir.Constant(F64, 0.0)
-        logarithm = self.external("llvm.log.f64", F64, [x])
-        return self.builder.select(self.builder.fcmp_ordered(">", x, zero), logarithm, zero)
 
     def float_rest(self, x: ir.Value, by: ir.Value) -> ir.Value:
         """x % by with the sign of `by`."""
@@ -430,7 +424,6 @@ FLOATS: dict[type[ScalarPrimitive], Callable[..., ir.Value]] = {
     Neg: lambda t, x: t.builder.fneg(x),
     Abs: lambda t, x: t.external("llvm.fabs.f64", F64, [x]),
     Sign: LlvmTarget.sign,
-    SafeLog: LlvmTarget.safe_log,
     Floor: lambda t, x: t.whole("floor", x),
     Ceil: lambda t, x: t.whole("ceil", x),
     Round: lambda t, x: t.whole("roundeven", x),
