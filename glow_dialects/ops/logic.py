@@ -171,6 +171,7 @@ class IsInfOp(UnaryTestOp):
     ONNX = "IsInf"
     TORCH = "isinf"
     STABLEHLO = "chlo.is_inf"
+    NUMPY = np.isinf
     detect_negative = bool_prop(True)
     detect_positive = bool_prop(True)
 

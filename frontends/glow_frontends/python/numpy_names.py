@@ -15,7 +15,7 @@ from glow_dialects.fn.dialect import CallOp, PrimOp
 from glow_dialects.fn.over import OverOp
 from glow_dialects.fn.primitive import Card
 from glow_dialects.fn.primitives.arithmetic import Not, ToBool
-from glow_dialects.fn.primitives.compare import BitAnd, BitOr, Bits, BitXor, ClipHigh, ClipLow, Where
+from glow_dialects.fn.primitives.compare import BitAnd, BitOr, BitXor, ClipHigh, ClipLow, Where
 from glow_dialects.fn.primitives.operators import ArrayFunction, Stack
 from glow_dialects.fn.primitives.scalars import UFUNC, Predicate, ScalarPrimitive
 from glow_dialects.fn.primitives.tuples import ToArray
@@ -197,7 +197,7 @@ def pointwise(card: Card, count: int) -> Handler:
     """A function of each element; lists are arrays."""
     primitive = card() if isinstance(card, type) else card
     name = primitive.short
-    own = isinstance(primitive, ScalarPrimitive) and not isinstance(primitive, Predicate | Bits)
+    own = isinstance(primitive, ScalarPrimitive) and not isinstance(primitive, Predicate)
     options: dict[str, Attribute] = {UFUNC: UnitAttr()} if own else {}
 
     def handle(c: Expressions, node: ast.AST, values: list[Value], keywords: Keywords) -> Value:
@@ -223,7 +223,6 @@ def _named() -> dict[Any, Handler]:
             table[thing] = function(name, thing)
     table[np.identity] = function("eye", np.identity)
     for alias, name in (
-        ("fix", "trunc"),
         ("row_stack", "vstack"),
         ("around", "round"),
     ):

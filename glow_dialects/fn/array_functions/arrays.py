@@ -318,22 +318,12 @@ def _diff(u: Unit, a: SSAValue, n: int, axis: int) -> SSAValue:
 
 
 # --- element by element ------------------------------------------------------------------------------------
-def _isfinite(u: Unit, x: SSAValue) -> SSAValue:
-    if not is_float(element_of(x)):
-        return u.op("cmp_eq", x, x)
-    return u.op("not", u.op("or", u.op("is_nan", x), u.op("is_inf", x)))
-
-
 def _reciprocal(u: Unit, x: SSAValue) -> SSAValue:
     if is_float(element_of(x)):
         return u.op("div", u.b.scalar(1, x), x)
     whole = u.cast(x, i8) if element_of(x) == i1 else x
     size = whole if dtype_of(whole.type).kind == "u" else u.op("abs", whole)
     return u.op("select", u.op("cmp_eq", size, u.b.scalar(1, whole)), whole, u.b.splat(0, whole))
-
-
-def _trunc(u: Unit, x: SSAValue) -> SSAValue:
-    return u.op("trunc", x) if is_float(element_of(x)) else x
 
 
 # --- indices -----------------------------------------------------------------------------------------------
@@ -365,12 +355,12 @@ ARRAYS: dict[str, Maker] = {
     "all": _all, "any": _any, "argmax": _arg("arg_max"), "argmin": _arg("arg_min"),
     "argsort": _argsort, "atleast_1d": at_least(1), "atleast_2d": at_least(2),
     "count_nonzero": count_nonzero, "cumprod": accumulated("cumprod"), "cumsum": accumulated("cumsum"),
-    "diff": _diff, "expand_dims": _expand_dims, "flip": _flip, "isfinite": _isfinite,
+    "diff": _diff, "expand_dims": _expand_dims, "flip": _flip,
     "max": _extreme("max"), "mean": _mean,
     "min": _extreme("min"), "moveaxis": _moveaxis, "pad": _pad, "prod": _total("prod"), "ptp": _ptp,
     "ravel": ravel,
     "reciprocal": _reciprocal, "repeat": _repeat, "roll": roll, "round": _round,
     "searchsorted": _searchsorted, "sort": sort, "squeeze": _squeeze, "std": _std, "sum": _total("sum"),
     "swapaxes": _swapaxes,
-    "take": _take, "take_along_axis": _take_along_axis, "tile": _tile, "trunc": _trunc, "var": _var,
+    "take": _take, "take_along_axis": _take_along_axis, "tile": _tile, "var": _var,
 }  # fmt: skip

@@ -11,7 +11,7 @@ from xdsl.dialects.builtin import f64, i1, i64
 from xdsl.ir import Attribute, SSAValue
 from xdsl.utils.exceptions import VerifyException
 
-from glow_dialects.core.types import dtype_of, element_of, is_float, shape_of
+from glow_dialects.core.types import element_of, is_float, shape_of
 from glow_dialects.fn.array_functions.arrays import (
     Axes,
     Maker,
@@ -150,12 +150,9 @@ def filled(u: Unit, x: SSAValue, value: float) -> SSAValue:
     return u.op("select", u.op("is_nan", x), u.b.scalar(value, x), x)
 
 
-def _nan_to_num(u: Unit, x: SSAValue, nan: float) -> SSAValue:
-    if not is_float(element_of(x)):
-        return x
-    limit = float(np.finfo(dtype_of(element_of(x))).max)
-    floor = u.op("min", filled(u, x, nan), u.b.scalar(limit, x))
-    return u.op("max", floor, u.b.scalar(-limit, x))
+def _nan_to_num(u: Unit, x: SSAValue, **numbers: float | None) -> SSAValue:
+    given: dict[str, Any] = {n: float(v) for n, v in numbers.items() if v is not None}
+    return u.op("nan_to_num", x, **given) if is_float(element_of(x)) else x
 
 
 def _nan_reduced(kind: str, value: float) -> Maker:
