@@ -11,7 +11,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from glow_dialects.core.errors import UnsupportedError
 from glow_dialects.fn.domain import ZERO as NOTHING
-from glow_dialects.fn.domain import Sets, Type
+from glow_dialects.fn.domain import Sets, TupleType, Type
 from glow_dialects.fn.python_values import ZERO
 from glow_dialects.fn.regions import evaluate
 from glow_dialects.fn.syntax import LINE, FnOp
@@ -95,8 +95,8 @@ class Typing(Protocol):
         """A constant."""
         ...
 
-    def tuple(self, items: Sequence[V]) -> V:
-        """A tuple."""
+    def tuple(self, items: Sequence[V], like: TupleType | None = None) -> V:
+        """A tuple, with the names that another type of tuples has."""
         ...
 
     def env(self, entries: dict[str, V]) -> V:
@@ -223,8 +223,10 @@ class Primitive:
         return guarded
 
     def python(self, op: FnOp) -> Function:
-        """The value of Python's numbers, tuples and NumPy's arrays in the interpreter."""
-        return self.on_arrays(op)
+        """The value of numbers, tuples and arrays in the interpreter: what `infer` says of them."""
+        from glow_dialects.fn.evaluated import by_types
+
+        return self.on_arrays(op) if type(self).infer is Primitive.infer else by_types(self, op)
 
     def on_arrays(self, op: FnOp) -> Function:
         """The value of arrays in the interpreter."""

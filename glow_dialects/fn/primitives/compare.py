@@ -6,7 +6,6 @@ import operator
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
-import numpy as np
 from xdsl.dialects.builtin import i1
 from xdsl.ir import SSAValue
 from xdsl.utils.exceptions import VerifyException
@@ -15,7 +14,7 @@ from glow_dialects.core.errors import UnsupportedError
 from glow_dialects.core.graph_op import GraphOp
 from glow_dialects.core.types import element_of, is_float
 from glow_dialects.fn.domain import RANK, NoneType, Scalar, TensorType, Text, TupleType, Type, text
-from glow_dialects.fn.primitive import Function, Options, Pointwise, Result, Term, Typing
+from glow_dialects.fn.primitive import Options, Pointwise, Result, Term, Typing
 from glow_dialects.fn.primitives.arithmetic import Arithmetic, Counted, Not
 from glow_dialects.fn.primitives.scalars import Predicate, ScalarPrimitive
 from glow_dialects.fn.syntax import FnOp
@@ -199,24 +198,6 @@ class Where(Pointwise):
     def build(self, u: Unit, options: dict[str, Any], attributes: Options, x: Sequence[SSAValue]) -> SSAValue:
         return u.op("select", u.cast(x[0], i1), *u.common(x[1:], u.weak[1:]))
 
-    def python(self, op: FnOp) -> Function:
-        on_arrays = self.on_arrays(op)
-
-        def run(c: Any, a: Any, b: Any) -> Any:
-            if isinstance(c, np.ndarray | np.generic):
-                return on_arrays(c, a, b)
-            chosen = a if c else b
-            if all(isinstance(v, bool | int | float) for v in (a, b)):
-                return alike(chosen, (a, b))
-            arrays = [isinstance(v, np.ndarray | np.generic) for v in (a, b)]
-            mixed = any(arrays) and all(
-                s or isinstance(v, int | float) for s, v in zip(arrays, (a, b), strict=True)
-            )
-            same = all(arrays) and (a.dtype, a.shape) == (b.dtype, b.shape)
-            return on_arrays(np.bool_(c), a, b) if mixed and not same else chosen
-
-        return run
-
     def partial(self, i: int, d: Term, x: Sequence[Term], y: Result) -> Term | None:
         if i == 0:
             return None
@@ -251,12 +232,6 @@ class Min(Arithmetic):
     """The smaller of two numbers; NaN where one is."""
 
     name, graph = "min", MinOp
-
-
-def alike(chosen: Any, x: Sequence[Any]) -> Any:
-    """One of some Python numbers, of the kind that NumPy gives all of them."""
-    kind = max(map(type, x), key=(bool, int, float).index)
-    return kind(chosen)
 
 
 class ClipLow(Max):
