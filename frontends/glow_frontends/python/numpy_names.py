@@ -10,7 +10,7 @@ from xdsl.dialects.builtin import ArrayAttr, IntegerAttr, StringAttr, UnitAttr, 
 from xdsl.ir import Attribute, SSAValue
 
 from glow_dialects.core.attributes import to_attribute
-from glow_dialects.fn.array_functions.signatures import COUNT, SIGNATURES, signature
+from glow_dialects.fn.array_functions.signatures import COUNT, MAKERS, signature
 from glow_dialects.fn.dialect import CallOp, PrimOp
 from glow_dialects.fn.over import OverOp
 from glow_dialects.fn.primitive import Card
@@ -217,7 +217,7 @@ _ELSEWHERE = {"norm": np.linalg.norm} | dict.fromkeys(
 
 def _named() -> dict[Any, Handler]:
     table: dict[Any, Handler] = {}
-    for name in SIGNATURES:
+    for name in MAKERS:
         thing = _ELSEWHERE.get(name, getattr(np, name, None))
         if thing is not None:
             table[thing] = function(name, thing)

@@ -12,14 +12,10 @@ from xdsl.utils.exceptions import VerifyException
 
 from glow_dialects.core.attributes import to_python
 from glow_dialects.core.types import element_of, element_type, is_float, shape_of
-from glow_dialects.fn.array_functions.arrays import ARRAYS, axes_of, axis_of, counted, summands
+from glow_dialects.fn.array_functions.arrays import axes_of, axis_of, counted, summands
 from glow_dialects.fn.array_functions.assign import setitem
 from glow_dialects.fn.array_functions.getitem import getitem
-from glow_dialects.fn.array_functions.matrices import MATRICES
-from glow_dialects.fn.array_functions.places import PLACES
-from glow_dialects.fn.array_functions.quantiles import QUANTILES
-from glow_dialects.fn.array_functions.ranges import RANGES
-from glow_dialects.fn.array_functions.signatures import COUNT, signature
+from glow_dialects.fn.array_functions.signatures import COUNT, MAKERS
 from glow_dialects.fn.array_keys import At, key_of, padded_key, with_bounds
 from glow_dialects.fn.domain import ZERO as NOTHING
 from glow_dialects.fn.domain import NoneType, Scalar, Text, TupleType
@@ -262,15 +258,11 @@ def _keyed(attributes: Options, shapes: Sequence[tuple[int, ...]]) -> list[Subsc
     return [(e.place, size) for e, size in zip(entries, shapes[0], strict=False) if isinstance(e, At)]
 
 
-#: The functions of arrays by name.
-MAKERS = {**ARRAYS, **MATRICES, **PLACES, **QUANTILES, **RANGES}
-
-
 class ArrayFunction(ByOperators):
     """A function of arrays by its name in NumPy: `np:cumsum`."""
 
     def __init__(self, function: str) -> None:
-        if signature(function) is None:
+        if function not in MAKERS and function != "setitem":
             raise VerifyException(
                 f"there is no function of arrays {function}; see the reference of functions"
             )
@@ -294,11 +286,9 @@ class ArrayFunction(ByOperators):
     def build(self, u: Unit, options: dict[str, Any], attributes: Options, x: Sequence[SSAValue]) -> SSAValue:
         if self.of == "setitem":
             return setitem(u, key_of(attributes), x)
-        known = signature(self.of)
-        assert known is not None, self.of
         arguments = {n: _listed(v) for n, v in options.items()}
         count = arguments.pop(COUNT, len(x))
-        return MAKERS[self.of](u, *x[:count], **{**known.options, **arguments})
+        return MAKERS[self.of](u, *x[:count], **arguments)
 
     def subscripts(self, attributes: Options, shapes: Sequence[tuple[int, ...]]) -> list[Subscript]:
         if self.of == "setitem":
