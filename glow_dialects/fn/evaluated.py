@@ -23,12 +23,12 @@ from glow_dialects.fn.domain import (
     ZeroType,
 )
 from glow_dialects.fn.meaning import Meaning
+from glow_dialects.fn.prim import PrimOp
 from glow_dialects.fn.primitive import Primitive
 from glow_dialects.fn.python_values import ZERO as NOTHING
 from glow_dialects.fn.python_values import Closure, is_tuple
 from glow_dialects.fn.record import Record
 from glow_dialects.fn.regions import evaluate, subscript_error
-from glow_dialects.fn.syntax import FnOp
 from glow_dialects.fn.values import V
 
 _KINDS: dict[str, Callable[[Any], Any]] = {"bool": bool, "int": int, "float": float}
@@ -132,7 +132,15 @@ def _value(kind: Type, code: Any) -> Any:
             return code
 
 
-def by_types(card: Primitive, op: FnOp) -> Callable[..., Any]:
+def function_of(op: PrimOp) -> Callable[..., Any]:
+    """The function of values that a primitive is, symbolic zeros included."""
+    card = op.card
+    if type(card).infer is Primitive.infer or type(card).python is not Primitive.python:
+        return card.function(op)
+    return card.guarded(_by_types(card, op))
+
+
+def _by_types(card: Primitive, op: PrimOp) -> Callable[..., Any]:
     """The value of a primitive for values, by its rule for types."""
     m, where = _meaning(), op.source
 

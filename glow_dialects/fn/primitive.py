@@ -18,6 +18,7 @@ from glow_dialects.fn.syntax import LINE, FnOp
 from glow_dialects.fn.values import V, is_zero
 
 if TYPE_CHECKING:
+    from glow_dialects.core.graph_op import GraphOp
     from glow_dialects.fn.unit import Unit
 
 #: The function that the interpreter runs.
@@ -50,6 +51,10 @@ class Term(Protocol):
 
     def of(self, other: Term | float | int) -> Term:
         """A number as a term."""
+        ...
+
+    def operator(self, kind: type[GraphOp], *others: Term) -> Term:
+        """The primitive that a graph operator is, of this value and others."""
         ...
 
     def zero(self) -> Term:
@@ -214,7 +219,10 @@ class Primitive:
     # --- meaning ----------------------------------------------------------------------------------
     def function(self, op: FnOp) -> Function:
         """The value in the interpreter, symbolic zeros included."""
-        run = self.python(op)
+        return self.guarded(self.python(op))
+
+    def guarded(self, run: Function) -> Function:
+        """A function of values that are no symbolic zeros, for such too."""
 
         def guarded(*x: Any) -> Any:
             zeros = [v is ZERO for v in x]
@@ -223,10 +231,8 @@ class Primitive:
         return guarded
 
     def python(self, op: FnOp) -> Function:
-        """The value of numbers, tuples and arrays in the interpreter: what `infer` says of them."""
-        from glow_dialects.fn.evaluated import by_types
-
-        return self.on_arrays(op) if type(self).infer is Primitive.infer else by_types(self, op)
+        """The value of arrays in the interpreter; where there is none but `infer`, it is what that says."""
+        return self.on_arrays(op)
 
     def on_arrays(self, op: FnOp) -> Function:
         """The value of arrays in the interpreter."""

@@ -6,36 +6,20 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
 
+import numpy as np
 from xdsl.dialects.builtin import f64
 from xdsl.ir import Block, SSAValue
 
 from glow_dialects.core.builder import Builder, decomposed
 from glow_dialects.core.graph_op import GraphOp
 from glow_dialects.core.types import tensor
-from glow_dialects.fn.primitive import Primitive, Result, Term
-from glow_dialects.fn.primitives.arithmetic import ARITHMETIC
-from glow_dialects.fn.primitives.compare import COMPARE, BitAnd, BitOr, Where
-from glow_dialects.fn.primitives.mathematics import MATHEMATICS, Fabs
-from glow_dialects.fn.primitives.scalars import Rounding
+from glow_dialects.fn.primitive import Result, Term
 from glow_dialects.ops.elementwise import UnaryOp
 from glow_dialects.ops.identity import IdentityOp
-from glow_dialects.ops.logic import AndOp, OrOp
 from glow_dialects.ops.select import SelectOp
 from glow_dialects.ops.splat import SplatOp
 
 Formula = Callable[[Term, Sequence[Term], Result], Term]
-
-#: The primitive of each operator that formulas are made of.
-OF_OPERATORS: dict[Any, type[Primitive]] = {
-    **{
-        vars(card)["graph"]: card
-        for card in (*ARITHMETIC, *COMPARE, *MATHEMATICS)
-        if "graph" in vars(card) and not issubclass(card, Rounding | Fabs)
-    },
-    AndOp: BitAnd,
-    OrOp: BitOr,
-    SelectOp: Where,
-}
 
 
 @cache
@@ -76,8 +60,8 @@ def _expand(block: Block, y: SSAValue) -> None:
     queue = [op for op in block.ops if op is not y.owner]
     while queue:
         op = queue.pop()
-        if type(op) not in (SplatOp, IdentityOp, *OF_OPERATORS):
-            assert isinstance(op, GraphOp)
+        assert isinstance(op, GraphOp)
+        if not op.functions(np) and not isinstance(op, SplatOp | IdentityOp | SelectOp):
             expansion = decomposed(op)
             assert expansion is not None, op.name
             queue += expansion[1]
@@ -90,4 +74,4 @@ def _as_term(value: SSAValue, term: Callable[[SSAValue], Term], like: Term) -> T
     if isinstance(op, SplatOp):
         return like.of(op.value)
     first, *rest = (term(v) for v in op.operands)
-    return first.prim(OF_OPERATORS[type(op)], *rest)
+    return first.operator(type(op), *rest)

@@ -11,17 +11,18 @@ import numpy as np
 
 from glow_dialects.core.errors import raised
 from glow_dialects.fn.domain import FLOAT, INT, NotNative, Scalar, TensorType
-from glow_dialects.fn.primitive import Function, Result, Term, Typing
+from glow_dialects.fn.primitive import Function, Primitive, Result, Term, Typing
 from glow_dialects.fn.primitives.arithmetic import ARITHMETIC, Arithmetic, Counted, WholeFloat
-from glow_dialects.fn.primitives.compare import COMPARE, Gt, Where
+from glow_dialects.fn.primitives.compare import COMPARE, BitAnd, BitOr, Gt, Where
 from glow_dialects.fn.primitives.items import Least
-from glow_dialects.fn.primitives.scalars import UFUNC, Mathematical, Predicate, ScalarPrimitive
+from glow_dialects.fn.primitives.scalars import UFUNC, Mathematical, Predicate, Rounding, ScalarPrimitive
 from glow_dialects.fn.syntax import FnOp
 from glow_dialects.fn.values import V, is_mapped
 from glow_dialects.ops import pointwise_operators
 from glow_dialects.ops.arithmetic import PowOp
 from glow_dialects.ops.elementwise import FloatBinaryOp, FloatUnaryOp, RoundingOp, UnaryOp, UnaryTestOp
-from glow_dialects.ops.logic import LogicOp, NotOp
+from glow_dialects.ops.logic import AndOp, LogicOp, NotOp, OrOp
+from glow_dialects.ops.select import SelectOp
 from glow_dialects.ops.signs import HeavisideOp
 from glow_dialects.ops.unary_math import AbsOp
 
@@ -168,3 +169,15 @@ def _negative(x: Sequence[Any], arrays: bool) -> bool:
 
 
 MATHEMATICS = (*FUNCTIONS.values(), Fabs, Pow)
+
+#: The primitive of each operator that formulas are made of.
+OF_OPERATORS: dict[Any, type[Primitive]] = {
+    **{
+        vars(card)["graph"]: card
+        for card in (*ARITHMETIC, *COMPARE, *MATHEMATICS)
+        if "graph" in vars(card) and not issubclass(card, Rounding | Fabs)
+    },
+    AndOp: BitAnd,
+    OrOp: BitOr,
+    SelectOp: Where,
+}

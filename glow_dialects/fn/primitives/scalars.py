@@ -16,6 +16,7 @@ from glow_dialects.core.graph_op import GraphOp
 from glow_dialects.core.types import element_of
 from glow_dialects.fn.domain import NotNative, Scalar, TensorType
 from glow_dialects.fn.primitive import Constant, Function, Options, Pointwise, Result, Term, Typing
+from glow_dialects.fn.primitives.formulas import gradients
 from glow_dialects.fn.python_values import ZERO, kind_of
 from glow_dialects.fn.syntax import FnOp
 from glow_dialects.fn.values import V, is_zero
@@ -117,8 +118,6 @@ class ScalarPrimitive(Pointwise):
         return u.b(self.graph(*same))
 
     def partial(self, i: int, d: Term, x: Sequence[Term], y: Result) -> Term | None:
-        from glow_dialects.fn.primitives.formulas import gradients
-
         assert self.graph is not None, self.name
         formula = gradients(self.graph)[i]
         return None if formula is None else formula(d, x, y)
