@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence, Set
+from functools import reduce
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from xdsl.dialects.builtin import IntegerAttr, StringAttr
@@ -290,12 +291,8 @@ class Pointwise(Primitive):
         raise NotImplementedError(self.name)
 
     def jvp(self, op: FnOp, x: Sequence[Term], d: Terms, y: Term) -> Term | None:
-        total: Term | None = None
-        for i, change in enumerate(d):
-            part = None if change is None else self.partial(i, change, x, lambda: y)
-            if part is not None:
-                total = part.like(y) if total is None else total.plus(part.like(y))
-        return total
+        parts = [None if c is None else self.partial(i, c, x, lambda: y) for i, c in enumerate(d)]
+        return total([None if part is None else part.like(y) for part in parts])
 
     def vjp(self, op: FnOp, d: Term, x: Sequence[Term], y: Result) -> Terms:
         cotangents: list[Term | None] = []
@@ -303,6 +300,12 @@ class Pointwise(Primitive):
             part = None if op.is_constant(i) else self.partial(i, d, x, y)
             cotangents.append(None if part is None else part.sum_like(x[i]))
         return cotangents
+
+
+def total(terms: Terms) -> Term | None:
+    """The sum of tangents; None where there are none."""
+    known = [t for t in terms if t is not None]
+    return reduce(lambda a, b: a.plus(b), known) if known else None
 
 
 def options_of(op: FnOp) -> dict[str, Attribute]:

@@ -38,6 +38,7 @@ from glow_dialects.fn.primitive import (
     Terms,
     Typing,
     number,
+    total,
 )
 from glow_dialects.fn.python_values import (
     ZERO,
@@ -79,8 +80,7 @@ class AddAny(Primitive):
         return add_cotangents
 
     def jvp(self, op: FnOp, x: Sequence[Term], d: Terms, y: Term) -> Term | None:
-        left, right = d
-        return right if left is None else left if right is None else left.plus(right)
+        return total(d)
 
     def vjp(self, op: FnOp, d: Term, x: Sequence[Term], y: Result) -> Terms:
         return [d, d]
@@ -190,32 +190,6 @@ class OnesLike(Constant):
         raise UnsupportedError(f"{place}: grad of a function that returns {text(kind)}; return a float")
 
 
-class InstantiateZeros(_Like):
-    """A gradient without symbolic zeros, for a value that can be differentiated by."""
-
-    name = "instantiate_zeros"
-
-    def vanishes(self, zeros: Sequence[bool]) -> bool:
-        return False
-
-    def infer(self, m: Typing, op: FnOp, x: list[V], where: str) -> V:
-        kind = x[1].type
-        other = isinstance(kind, FnType | NamedType | Scalar | Text | NoneType) and widened(kind) != FLOAT
-        if kind in (INT, BOOL) or other:
-            raise self._refused(op, text(kind))
-        return filled(m, x[0], kind)
-
-    def _refused(self, op: FnOp, what: str) -> UnsupportedError:
-        hint = "differentiate by floats, arrays and tuples of them"
-        return UnsupportedError(f"grad: argument {number(op, 'position')} is {what}; {hint}")
-
-    def jvp(self, op: FnOp, x: Sequence[Term], d: Terms, y: Term) -> Term | None:
-        return d[0]
-
-    def transpose(self, op: FnOp, i: int, d: Term, x: Sequence[Term]) -> Term:
-        return d
-
-
 class Fill(_Like):
     """A cotangent without symbolic zeros, as declared gradients take it, for a value like the second."""
 
@@ -225,19 +199,28 @@ class Fill(_Like):
         return False
 
     def infer(self, m: Typing, op: FnOp, x: list[V], where: str) -> V:
-        if (
-            is_zero(x[0])
-            and not isinstance(x[1].type, TensorType | TupleType)
-            and widened(x[1].type) != FLOAT
-        ):
-            return x[0]
-        return filled(m, x[0], x[1].type)
+        d, kind = x[0], x[1].type
+        other = not isinstance(kind, TensorType | TupleType) and widened(kind) != FLOAT
+        return d if is_zero(d) and other else filled(m, d, kind)
 
     def jvp(self, op: FnOp, x: Sequence[Term], d: Terms, y: Term) -> Term | None:
         return d[0]
 
     def transpose(self, op: FnOp, i: int, d: Term, x: Sequence[Term]) -> Term:
         return d
+
+
+class InstantiateZeros(Fill):
+    """A gradient without symbolic zeros, for a value that can be differentiated by."""
+
+    name = "instantiate_zeros"
+
+    def infer(self, m: Typing, op: FnOp, x: list[V], where: str) -> V:
+        kind = x[1].type
+        if isinstance(kind, FnType | NamedType | Scalar | Text | NoneType) and widened(kind) != FLOAT:
+            hint = "differentiate by floats, arrays and tuples of them"
+            raise UnsupportedError(f"grad: argument {number(op, 'position')} is {text(kind)}; {hint}")
+        return filled(m, x[0], kind)
 
 
 def filled(m: Typing, d: V, kind: Type) -> V:

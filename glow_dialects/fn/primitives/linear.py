@@ -24,8 +24,19 @@ from glow_dialects.fn.domain import (
     text,
 )
 from glow_dialects.fn.domain import ZERO as NOTHING
-from glow_dialects.fn.primitive import Constant, Function, Primitive, Result, Term, Terms, Typing, number
+from glow_dialects.fn.primitive import (
+    Constant,
+    Function,
+    Primitive,
+    Result,
+    Term,
+    Terms,
+    Typing,
+    number,
+    total,
+)
 from glow_dialects.fn.primitives.arithmetic import Add, Mul
+from glow_dialects.fn.primitives.cotangents import Fill, filled
 from glow_dialects.fn.primitives.operators import Operator
 from glow_dialects.fn.primitives.shapes import Astype, Reshape
 from glow_dialects.fn.python_values import ZERO, Closure
@@ -87,8 +98,7 @@ class Inner(Primitive):
     def jvp(self, op: FnOp, x: Sequence[Term], d: Terms, y: Term) -> Term | None:
         value, cotangent = d
         first = None if value is None else value.prim(Inner, x[1])
-        second = None if cotangent is None else x[0].prim(Inner, cotangent)
-        return first if second is None else second if first is None else first.plus(second)
+        return total([first, None if cotangent is None else x[0].prim(Inner, cotangent)])
 
     def vjp(self, op: FnOp, d: Term, x: Sequence[Term], y: Result) -> Terms:
         return [x[1].prim(Scaled, d, x[0]), x[0].prim(Scaled, d, x[1])]
@@ -122,8 +132,7 @@ class Scaled(Primitive):
 
     def jvp(self, op: FnOp, x: Sequence[Term], d: Terms, y: Term) -> Term | None:
         first = None if d[0] is None else d[0].prim(Scaled, x[1], x[2])
-        second = None if d[1] is None else x[0].prim(Scaled, d[1], x[2])
-        return first if second is None else second if first is None else first.plus(second)
+        return total([first, None if d[1] is None else x[0].prim(Scaled, d[1], x[2])])
 
     def vjp(self, op: FnOp, d: Term, x: Sequence[Term], y: Result) -> Terms:
         return [d.prim(Scaled, x[1], x[0]), x[0].prim(Inner, d), None]
@@ -233,30 +242,20 @@ class FlatLast(_Shaped):
         return d.prim(ShapedLast, x[1])
 
 
-class Instantiated(Primitive):
+class Instantiated(Fill):
     """A tangent without symbolic zeros, for the value that it belongs to."""
 
-    name, arity, linear, types_only = "instantiated", 2, (0,), (1,)
-
-    def vanishes(self, zeros: Sequence[bool]) -> bool:
-        return False
+    name = "instantiated"
 
     def infer(self, m: Typing, op: FnOp, x: list[V], where: str) -> V:
-        return self._filled(m, x[0], x[1].type)
+        return filled(m, x[0], _with_floats(x[1].type))
 
-    def _filled(self, m: Typing, d: V, kind: Type) -> V:
-        if isinstance(kind, TupleType):
-            items = [V(NOTHING)] * len(kind.items) if is_zero(d) else parts(d)
-            return m.tuple([self._filled(m, a, t) for a, t in zip(items, kind.items, strict=True)], kind)
-        if not is_zero(d):
-            return d
-        return m.zeros(FLOAT if isinstance(kind, Scalar) else kind)
 
-    def jvp(self, op: FnOp, x: Sequence[Term], d: Terms, y: Term) -> Term | None:
-        return d[0]
-
-    def transpose(self, op: FnOp, i: int, d: Term, x: Sequence[Term]) -> Term:
-        return d
+def _with_floats(kind: Type) -> Type:
+    """The type of tangents: numbers are floats."""
+    if isinstance(kind, TupleType):
+        return kind.of(tuple(map(_with_floats, kind.items)))
+    return FLOAT if isinstance(kind, Scalar) else kind
 
 
 class CheckTangent(Primitive):

@@ -17,7 +17,7 @@ from glow_dialects.core.attributes import to_attribute
 from glow_dialects.core.types import shape_of
 from glow_dialects.fn.domain import ZERO as NOTHING
 from glow_dialects.fn.domain import Scalar, TensorType, Text, TupleType
-from glow_dialects.fn.primitive import Constant, Options, Primitive, Result, Term, Terms, Typing
+from glow_dialects.fn.primitive import Constant, Options, Primitive, Result, Term, Terms, Typing, total
 from glow_dialects.fn.primitives.assignment import SetItem
 from glow_dialects.fn.primitives.items import Item, ItemPut
 from glow_dialects.fn.primitives.mapped import Axes, axis_in, check_sizes, item_axes, leafwise
@@ -192,7 +192,7 @@ class SetRows(Primitive):
     def jvp(self, op: FnOp, x: Sequence[Term], d: Terms, y: Term) -> Term | None:
         rest = None if d[0] is None else d[0].prim(SetRows, x[1], y.zero())
         row = None if d[2] is None else x[0].prim(RowAlone, x[1], d[2])
-        return row if rest is None else rest if row is None else rest.plus(row)
+        return total([rest, row])
 
     def vjp(self, op: FnOp, d: Term, x: Sequence[Term], y: Result) -> Terms:
         return [d.prim(SetRows, x[1], d.zero()), None, d.prim(ItemRow, x[1])]
