@@ -42,6 +42,7 @@ class SubOp(BinaryOp):
     ONNX = "Sub"
     TORCH = "sub"
     STABLEHLO = "subtract"
+    NUMPY = np.subtract
     LOGIC = XorOp
     HOMOGENEOUS = True
     QUANTIZED = QuantizedSubOp
@@ -79,6 +80,7 @@ class DivOp(BinaryOp):
     ONNX = "Div"
     TORCH = "div"
     STABLEHLO = "divide"
+    NUMPY = np.divide
     MAGNIFIES = 1
 
     def function(self, x: Array, y: Array) -> Array:
@@ -144,6 +146,7 @@ class PowOp(BinaryOp):
     ONNX = "Pow"
     TORCH = "pow"
     STABLEHLO = "power"
+    NUMPY = np.power
     HOMOGENEOUS = True
 
     def infer(self) -> Sequence[Attribute]:

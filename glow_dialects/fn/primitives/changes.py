@@ -13,8 +13,7 @@ from glow_dialects.core.errors import UnsupportedError
 from glow_dialects.core.types import element_of, shape_of
 from glow_dialects.fn.domain import TensorType, TupleType, Type
 from glow_dialects.fn.domain import text as text_of
-from glow_dialects.fn.primitive import Function, Options, Primitive, Term, Typing, text
-from glow_dialects.fn.python_values import is_tuple
+from glow_dialects.fn.primitive import Options, Primitive, Term, Typing, text
 from glow_dialects.fn.syntax import FnOp
 from glow_dialects.fn.values import V
 
@@ -40,15 +39,6 @@ class Apart(Primitive):
             raise UnsupportedError(f"{where}: {text(op, 'message')}")
         return x[0]
 
-    def python(self, op: FnOp) -> Function:
-        def run(v: Any, changed: Any) -> Any:
-            array = isinstance(changed, np.ndarray) and changed.ndim > 0
-            if _share(v, array, is_tuple(changed) and _is_whole(op)):
-                raise UnsupportedError(f"{op.source}: {text(op, 'message')}")
-            return v
-
-        return run
-
     def transpose(self, op: FnOp, i: int, d: Term, x: Sequence[Term]) -> Term:
         return d
 
@@ -62,12 +52,6 @@ def _may_share(kind: Type, array: bool, items: bool) -> bool:
     if isinstance(kind, TupleType):
         return items or any(_may_share(t, array, False) for t in kind.items)
     return (array or items) and isinstance(kind, TensorType) and bool(kind.shape)
-
-
-def _share(value: Any, array: bool, items: bool) -> bool:
-    if is_tuple(value):
-        return items or any(_share(v, array, False) for v in value)
-    return (array or items) and isinstance(value, np.ndarray) and value.ndim > 0
 
 
 class InPlace(Primitive):
@@ -90,15 +74,6 @@ class InPlace(Primitive):
 
     def build(self, u: Unit, options: dict[str, Any], attributes: Options, x: Sequence[SSAValue]) -> SSAValue:
         return u.expand(u.cast(x[1], element_of(x[0])), shape_of(x[0]))
-
-    def python(self, op: FnOp) -> Function:
-        def run(old: Any, new: Any) -> Any:
-            if not isinstance(old, np.ndarray) or not old.ndim or not isinstance(new, np.ndarray):
-                return new
-            _check(old.shape, old.dtype.name, new.shape, new.dtype.name, op.source)
-            return np.broadcast_to(new, old.shape).astype(old.dtype)
-
-        return run
 
     def transpose(self, op: FnOp, i: int, d: Term, x: Sequence[Term]) -> Term:
         return x[1].prim(InPlace, d)

@@ -12,15 +12,11 @@ from xdsl.utils.exceptions import VerifyException
 
 from glow_dialects.core.attributes import to_python
 from glow_dialects.core.types import element_of, element_type, is_float, shape_of
-from glow_dialects.fn.array_functions.arrays import ARRAYS, axes_of, axis_of, counted, summands
+from glow_dialects.fn.array_functions.arrays import axes_of, axis_of, counted, summands
 from glow_dialects.fn.array_functions.assign import setitem
 from glow_dialects.fn.array_functions.getitem import getitem
-from glow_dialects.fn.array_functions.matrices import MATRICES
-from glow_dialects.fn.array_functions.places import PLACES
-from glow_dialects.fn.array_functions.quantiles import QUANTILES
-from glow_dialects.fn.array_functions.ranges import RANGES
-from glow_dialects.fn.array_functions.signatures import COUNT, signature
-from glow_dialects.fn.array_keys import At, key_of, padded_key, with_bounds
+from glow_dialects.fn.array_functions.signatures import COUNT, MAKERS
+from glow_dialects.fn.array_keys import At, key_of, padded_key
 from glow_dialects.fn.domain import ZERO as NOTHING
 from glow_dialects.fn.domain import NoneType, Scalar, Text, TupleType
 from glow_dialects.fn.primitive import (
@@ -33,10 +29,10 @@ from glow_dialects.fn.primitive import (
     Terms,
     Typing,
     options_of,
+    total,
 )
 from glow_dialects.fn.primitives.fitted import fitted, fitting
 from glow_dialects.fn.primitives.items import Item
-from glow_dialects.fn.python_values import ZERO, is_tuple
 from glow_dialects.fn.regions import plain_options
 from glow_dialects.fn.syntax import FnOp
 from glow_dialects.fn.unit import Unit
@@ -72,15 +68,13 @@ class ByOperators(Primitive):
     def jvp(self, op: FnOp, x: Sequence[Term], d: Terms, y: Term) -> Term | None:
         """The transpose of the operators' gradients, which are linear in the cotangent."""
         options, before = _path_of(op)
-        total: Term | None = None
+        tangents: list[Term] = []
         for i, change in enumerate(d):
-            if change is None:
-                continue
-            indices = DenseArrayBase.from_list(i64, [*before, i, len(x)])
-            first, *rest = [*x, y, change]
-            tangent = first.prim(Vjp(Vjp(self)), *rest, **options, indices=indices)
-            total = tangent if total is None else total.plus(tangent)
-        return total
+            if change is not None:
+                indices = DenseArrayBase.from_list(i64, [*before, i, len(x)])
+                first, *rest = [*x, y, change]
+                tangents.append(first.prim(Vjp(Vjp(self)), *rest, **options, indices=indices))
+        return total(tangents)
 
 
 def _path_of(op: FnOp) -> tuple[dict[str, Attribute], list[int]]:
@@ -127,25 +121,6 @@ class Vjp(ByOperators):
         items = [V(NOTHING)] * len(parts(x[0]))
         items[part] = parts(x[-1])
         return m.tuple(items)
-
-    def python(self, op: FnOp) -> Function:
-        on_arrays = self.on_arrays(op)
-        if not isinstance(self.base, GetItem):
-            return on_arrays
-
-        def run(*x: Any) -> Any:
-            if not is_tuple(x[0]):
-                return on_arrays(*x)
-            if not _takes_part(op.attributes, len(x)):
-                return ZERO
-            part = key_of(with_bounds(op.attributes, x))[0]
-            if self.text.count("vjp:") % 2 == 0:
-                return x[-1][part]
-            items = [ZERO] * len(x[0])
-            items[part] = x[-1]
-            return tuple(items)
-
-        return run
 
     def build(self, u: Unit, options: dict[str, Any], attributes: Options, x: Sequence[SSAValue]) -> SSAValue:
         """The operators again, then their gradients backwards."""
@@ -262,10 +237,6 @@ def _keyed(attributes: Options, shapes: Sequence[tuple[int, ...]]) -> list[Subsc
     return [(e.place, size) for e, size in zip(entries, shapes[0], strict=False) if isinstance(e, At)]
 
 
-#: The functions of arrays by name.
-MAKERS = {**ARRAYS, **MATRICES, **PLACES, **QUANTILES, **RANGES}
-
-
 #: Functions whose second operand becomes elements of the first.
 _STORES = ("setitem", "insert")
 
@@ -274,7 +245,7 @@ class ArrayFunction(ByOperators):
     """A function of arrays by its name in NumPy: `np:cumsum`."""
 
     def __init__(self, function: str) -> None:
-        if signature(function) is None:
+        if function not in MAKERS and function != "setitem":
             raise VerifyException(
                 f"there is no function of arrays {function}; see the reference of functions"
             )
@@ -298,11 +269,9 @@ class ArrayFunction(ByOperators):
     def build(self, u: Unit, options: dict[str, Any], attributes: Options, x: Sequence[SSAValue]) -> SSAValue:
         if self.of == "setitem":
             return setitem(u, key_of(attributes), x)
-        known = signature(self.of)
-        assert known is not None, self.of
         arguments = {n: _listed(v) for n, v in options.items()}
         count = arguments.pop(COUNT, len(x))
-        return MAKERS[self.of](u, *x[:count], **{**known.options, **arguments})
+        return MAKERS[self.of](u, *x[:count], **arguments)
 
     def subscripts(self, attributes: Options, shapes: Sequence[tuple[int, ...]]) -> list[Subscript]:
         if self.of == "setitem":
@@ -339,16 +308,6 @@ class GetItem(ByOperators):
 
     def subscripts(self, attributes: Options, shapes: Sequence[tuple[int, ...]]) -> list[Subscript]:
         return _keyed(attributes, shapes)
-
-    def python(self, op: FnOp) -> Function:
-        on_arrays = self.on_arrays(op)
-
-        def run(x: Any, *bounds: Any) -> Any:
-            if is_tuple(x):
-                return x[key_of(with_bounds(op.attributes, (x, *bounds)))[0]]
-            return on_arrays(x, *bounds)
-
-        return run
 
 
 class Stack(ByOperators):

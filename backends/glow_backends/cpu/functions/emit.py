@@ -12,6 +12,7 @@ from glow_backends.cpu.functions.layout import I64, POINTER, flat, in_registers,
 from glow_backends.cpu.functions.runtime import STACK, Support
 from glow_backends.cpu.functions.survey import Survey, is_tail
 from glow_backends.cpu.functions.target import LlvmTarget
+from glow_backends.cpu.target import CpuTarget
 from glow_dialects.fn.dialect import CallOp, ReturnOp
 from glow_dialects.fn.domain import Bottom, FnType, NamedType, NotNative, Type, marked
 from glow_dialects.fn.meaning import failure
@@ -51,11 +52,13 @@ class Join:
 class Emitter:
     """Emits the instances that `infer` found, starting from the root."""
 
-    def __init__(self, inferred: Specializer, root: Instance, module: ir.Module, counts: int = 0) -> None:
+    def __init__(
+        self, inferred: Specializer, root: Instance, module: ir.Module, target: CpuTarget, counts: int = 0
+    ) -> None:
         self.root = root
         self.module = module
         self.support = Support(module)
-        self.t = LlvmTarget(module, self.support)
+        self.t = LlvmTarget(module, self.support, target)
         self.program = inferred.aimed_at(self.t)
         self.sets = inferred.sets
         #: Address of an int64 for each instance, which its runs add to; 0 for none.

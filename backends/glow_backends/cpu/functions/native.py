@@ -89,7 +89,7 @@ class NativeFunction:
         self.name = name
         #: Runs of each instance so far, by its number, where they are counted.
         self.counts = np.zeros(len(inferred.instances) if counting else 0, np.int64)
-        emitter = Emitter(inferred, root, module, self.counts.ctypes.data if counting else 0)
+        emitter = Emitter(inferred, root, module, target, self.counts.ctypes.data if counting else 0)
         functions = inferred.functions
         self._places = {i.number: (i.name, functions.place(i.name)) for i in inferred.instances}
         self.parameters = [inferred.sets.resolve(t) for t in root.parameters]
