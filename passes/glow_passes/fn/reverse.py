@@ -30,6 +30,8 @@ from glow_dialects.fn.dialect import (
 )
 from glow_dialects.fn.maker import IDENTITY, MODES, Maker, Term, integer, modes_of
 from glow_dialects.fn.over import OverOp
+from glow_dialects.fn.primitive import options_of
+from glow_dialects.fn.primitives.accumulated import Accumulated, of_part
 from glow_dialects.fn.primitives.arithmetic import Mod
 from glow_dialects.fn.primitives.compare import Eq
 from glow_dialects.fn.primitives.cotangents import AddAny, EnvDrop, EnvItem, EnvPut, Zero
@@ -111,7 +113,16 @@ class Reverse:
         if cotangent is None or isinstance(value.owner, ConstantOp | RefOp):
             return
         old = self.cotangents.get(value)
-        self.cotangents[value] = cotangent if old is None else self.backward.prim(AddAny, old, cotangent)
+        if old is not None:
+            part = cotangent.owner
+            if isinstance(part, PrimOp) and of_part(part.card) and cotangent.first_use is None:
+                card, operands, options = Accumulated(part.card), list(part.operands), options_of(part)
+                part.detach()
+                part.erase()
+                cotangent = self.backward.prim(card, old, *operands, **options)
+            else:
+                cotangent = self.backward.prim(AddAny, old, cotangent)
+        self.cotangents[value] = cotangent
 
     def _spread(
         self, whole: SSAValue, function: SSAValue, values: list[SSAValue], of: str | None = None

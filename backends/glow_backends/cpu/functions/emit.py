@@ -6,14 +6,17 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from llvmlite import ir
-from xdsl.ir import SSAValue
+from xdsl.ir import Operation, SSAValue
 
 from glow_backends.cpu.functions.layout import I64, POINTER, flat, in_registers, leaves, sizes, unflat
+from glow_backends.cpu.functions.ownership import Ownership
+from glow_backends.cpu.functions.passing import SMALL
 from glow_backends.cpu.functions.runtime import STACK, Support
 from glow_backends.cpu.functions.survey import Survey, is_tail
 from glow_backends.cpu.functions.target import LlvmTarget
+from glow_dialects.core.types import bytes_of, tensor
 from glow_dialects.fn.dialect import CallOp, ReturnOp
-from glow_dialects.fn.domain import Bottom, FnType, NamedType, NotNative, Type, marked
+from glow_dialects.fn.domain import Bottom, FnType, NamedType, NotNative, TensorType, Type, marked
 from glow_dialects.fn.meaning import failure
 from glow_dialects.fn.values import V, captured
 from glow_passes.fn.specialize import Instance, Specializer
@@ -63,6 +66,7 @@ class Emitter:
         self.survey = Survey(inferred, root)
         #: Whether the program computes with tensors: loops then reclaim memory.
         self.tensorial = self.survey.tensorial
+        self.owners = Ownership(inferred, root, list(self.survey.edges))
         self.emitted: dict[Instance, ir.Function] = {}
         self.pending: list[Instance] = []
 
@@ -127,6 +131,12 @@ class Emitter:
             values = self.support.collect(self.b, self.b.load(self.support.floor), values, bytes_of)
         self._body(instance, values, Frame(instance, function, loop, phis, out))
 
+    def copied_arguments(self) -> dict[int, int]:
+        """Bytes of the caller's arrays, by number of the register, that the program copies to store into."""
+        bytes_of = [s or 0 for t in self.root.parameters for s in sizes(self.sets.resolve(t))]
+        consumed = sorted(self.owners.consumed[self.root])
+        return {leaf: bytes_of[leaf] for leaf in consumed if bytes_of[leaf] > SMALL}
+
     def _received(self, function: ir.Function, kinds: list[ir.Type]) -> list[ir.Value]:
         """The arguments of a function, at its start."""
         values = iter(function.args)
@@ -175,6 +185,7 @@ class Emitter:
                 return None
             operands = [values[v] for v in op.operands]
             if isinstance(op, CallOp):
+                self._settled(op, instance, values)
                 if is_tail(op):
                     return self._tail(op, operands, instance, frame)
                 value = self._call(op, operands, instance, frame)
@@ -183,8 +194,22 @@ class Emitter:
                     return None
                 values[op.result] = value
             else:
-                values[op.results[0]] = self.program.step(op, operands, instance)
+                values[op.results[0]] = self._step(op, operands, instance, values)
         raise AssertionError(instance.name)
+
+    def _step(self, op: Operation, x: list[V], instance: Instance, values: dict[SSAValue, V]) -> V:
+        """An operation that is no call."""
+        if not self.owners.active:
+            return self.program.step(op, x, instance)
+        decided = self.owners.of(instance)
+        self._registers([values[v] for v in decided.settled.get(op, ())])
+        self.t.in_place, self.t.guarded = op in decided.in_place, op in decided.guarded
+        value = self.program.step(op, x, instance)
+        if op in decided.apart:
+            assert isinstance(value.type, TensorType)
+            size = bytes_of(tensor(value.type.shape, value.type.dtype))
+            value = V(value.type, self.t.tensors.copied(*self._registers([value]), size))
+        return value
 
     def _parameters(self, instance: Instance, registers: list[Any]) -> dict[SSAValue, V]:
         values: dict[SSAValue, V] = {}
@@ -204,9 +229,11 @@ class Emitter:
             if isinstance(op, CallOp):
                 ((target, kinds),) = self.program.targets(operands, instance, op.source)
                 _, (bound,) = self._cases(operands[0])
-                values[op.result] = self._inline(target, self._arguments(target, kinds, bound(), operands))
+                self._settled(op, instance, values)
+                given = self._given(op, instance, target, self._arguments(target, kinds, bound(), operands))
+                values[op.result] = self._inline(target, given)
             else:
-                values[op.results[0]] = self.program.step(op, operands, instance)
+                values[op.results[0]] = self._step(op, operands, instance, values)
         raise AssertionError(instance.name)
 
     def _return(self, value: V, frame: Frame) -> None:
@@ -268,7 +295,8 @@ class Emitter:
         tag, bound = self._cases(x[0])
         if tag is None:
             target, kinds = targets[0]
-            yield target, self._arguments(target, kinds, bound[0](), x)
+            given = self._arguments(target, kinds, bound[0](), x)
+            yield target, self._given(op, instance, target, given)
             return
         builder = self.b
         self._registers(x)  # computed once, before the ways part
@@ -281,7 +309,28 @@ class Emitter:
         builder.unreachable()
         for (target, kinds), make, block in zip(targets, bound, blocks, strict=True):
             builder.position_at_end(block)
-            yield target, self._arguments(target, kinds, make(), x)
+            yield target, self._given(op, instance, target, self._arguments(target, kinds, make(), x))
+
+    def _settled(self, op: Operation, instance: Instance, values: dict[SSAValue, V]) -> None:
+        """Compute what would read memory that an operation writes."""
+        if self.owners.active:
+            self._registers([values[v] for v in self.owners.of(instance).settled.get(op, ())])
+
+    def _given(self, op: Operation, instance: Instance, target: Instance, arguments: list[V]) -> list[V]:
+        """The arguments of a call, with copies of what the callee may not write into."""
+        if not self.owners.active or not self.owners.consumed[target]:
+            return arguments
+        registers = self._registers(arguments)
+        kinds = [self.sets.resolve(t) for t in target.parameters]
+        bytes_of = [s for t in kinds for s in sizes(t)]
+        decided = self.owners.of(instance)
+        for leaf in decided.copied.get((op, target), ()):
+            registers[leaf] = self.t.tensors.copied(registers[leaf], bytes_of[leaf] or 0)
+        for leaf in sorted(self.owners.consumed[target]):
+            if (op, target, leaf) in decided.guarded:
+                registers[leaf] = self.t.tensors.not_zeros(registers[leaf], bytes_of[leaf] or 0)
+        rest = iter(registers)
+        return [V(t, unflat(t, rest)) for t in kinds]
 
     def _tail(
         self, op: CallOp, x: list[V], instance: Instance, frame: Frame

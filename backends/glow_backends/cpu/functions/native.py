@@ -100,7 +100,9 @@ class NativeFunction:
         outputs = leaves(self.result)
         function = emitter.emit_all()
         self._failures = emitter.support.failures
-        emitter.support.entry(function, inputs, outputs, sizes(self.result))
+        emitter.support.entry(function, inputs, outputs, sizes(self.result), emitter.copied_arguments())
+        #: Copies that the program does not ask for, with their places.
+        self.copies = emitter.owners.told
         now = time.perf_counter()
         self.seconds = {"emit": now - start}
         self.graphs = Graphs(emitter.t.tensors.runs, lower, target)
