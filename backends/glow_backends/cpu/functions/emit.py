@@ -323,12 +323,8 @@ class Emitter:
         registers = self._registers(arguments)
         kinds = [self.sets.resolve(t) for t in target.parameters]
         bytes_of = [s for t in kinds for s in sizes(t)]
-        decided = self.owners.of(instance)
-        for leaf in decided.copied.get((op, target), ()):
+        for leaf in self.owners.of(instance).copied.get((op, target), ()):
             registers[leaf] = self.t.tensors.copied(registers[leaf], bytes_of[leaf] or 0)
-        for leaf in sorted(self.owners.consumed[target]):
-            if (op, target, leaf) in decided.guarded:
-                registers[leaf] = self.t.tensors.not_zeros(registers[leaf], bytes_of[leaf] or 0)
         rest = iter(registers)
         return [V(t, unflat(t, rest)) for t in kinds]
 

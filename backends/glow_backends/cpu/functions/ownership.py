@@ -19,13 +19,14 @@ from glow_backends.cpu.functions.blocks import block_of
 from glow_backends.cpu.functions.layout import flat, leaves, sizes, unflat
 from glow_backends.cpu.functions.survey import is_tail
 from glow_backends.cpu.functions.tensors import template_of, viewed
-from glow_dialects.fn.dialect import CallOp, PrimOp, ReturnOp
+from glow_dialects.fn.dialect import CallOp, PartialOp, PrimOp, ReturnOp
 from glow_dialects.fn.domain import Bottom, FnType, NamedType, TensorType, Type
 from glow_dialects.fn.meaning import failure
 from glow_dialects.fn.primitive import Primitive
 from glow_dialects.fn.primitives.items import Item, Rows
 from glow_dialects.fn.primitives.tuples import Copy
 from glow_dialects.fn.values import V, captured
+from glow_passes.fn.calls import known_callee
 from glow_passes.fn.specialize import Instance, Specializer
 
 #: A buffer: a parameter's, one that an operation makes, or memory that is never written.
@@ -85,8 +86,8 @@ class Decisions:
 
     #: Stores that write into their operand.
     in_place: set[Operation] = field(default_factory=set[Operation])
-    #: Stores, and leaves of arguments by callee, that are copied where they are the program's zeros.
-    guarded: set[Any] = field(default_factory=set[Any])
+    #: Stores into what may be the program's zeros, which are copied then.
+    guarded: set[Operation] = field(default_factory=set[Operation])
     #: Results that are copied at once: views of what is written while they are read.
     apart: set[Operation] = field(default_factory=set[Operation])
     #: Values that are computed before an operation writes what they would read.
@@ -108,6 +109,8 @@ class Ownership:
         self.program = inferred.aimed_at(_Buffers(self))
         #: Leaves of parameters that an instance consumes, and buffers of the leaves of its result.
         self.consumed: dict[Instance, set[int]] = {i: set() for i in reached}
+        #: Leaves of parameters that may be the program's zeros.
+        self.zeros: dict[Instance, set[int]] = {i: set() for i in reached}
         self.results: dict[Instance, list[frozenset[Buffer]]] = {}
         self.decisions = {i: Decisions() for i in reached}
         self._last: dict[Instance, dict[SSAValue, int]] = {}
@@ -123,7 +126,9 @@ class Ownership:
             instance = next(iter(waiting))
             del waiting[instance]
             before = self._state(instance)
-            _Body(self, instance).follow()
+            body = _Body(self, instance)
+            body.follow()
+            waiting.update(dict.fromkeys(body.again))
             if before != self._state(instance):
                 waiting.update(dict.fromkeys([c for c in instance.callers if c in self.decisions]))
                 waiting[instance] = None
@@ -138,10 +143,20 @@ class Ownership:
         if instance not in self._last:
             last: dict[SSAValue, int] = {}
             for number, op in enumerate(instance.function.block.ops):
-                types = op.card.types_only if isinstance(op, PrimOp) else ()
+                types = self._types_only(op)
                 last.update({v: number for i, v in enumerate(op.operands) if i not in types})
             self._last[instance] = last
         return self._last[instance]
+
+    def _types_only(self, op: Operation) -> set[int]:
+        """The operands of which only the types are used."""
+        if isinstance(op, PrimOp):
+            return set(op.card.types_only)
+        callee = known_callee(op) if isinstance(op, PartialOp) else None
+        if callee is None:
+            return set()
+        before = len(callee[1]) - len(op.operands)  # the first operand is the function
+        return {i - before for i in self.program.functions.only_types(callee[0].target) if i > before}
 
     # --- what the code asks -----------------------------------------------------------------------
     def of(self, instance: Instance) -> Decisions:
@@ -165,6 +180,8 @@ class _Body:
         owner.decisions[instance] = self.decisions
         self.last = owner.last_uses(instance)
         self.values: dict[SSAValue, V] = {}
+        #: Instances whose parameters may be more than was known.
+        self.again: list[Instance] = []
         self.op: Any = None
         self.number = self.made = 0
 
@@ -176,7 +193,7 @@ class _Body:
         for argument, kind in zip(instance.function.block.args, instance.parameters, strict=True):
             resolved = owner.sets.resolve(kind)
             count = len(leaves(resolved))
-            tokens = [Held(frozenset({(("parameter", place + i), None)})) for i in range(count)]
+            tokens = [self._parameter(place + i) for i in range(count)]
             bare = [t if s is not None else NUMBER for t, s in zip(tokens, sizes(resolved), strict=True)]
             self.values[argument] = V(resolved, unflat(resolved, iter(bare)))
             place += count
@@ -197,6 +214,10 @@ class _Body:
                 if isinstance(op, PrimOp) and isinstance(op.card, Copy):
                     value = _asked_for(value)
             self.values[op.results[0]] = value
+
+    def _parameter(self, leaf: int) -> Held:
+        held = Held(frozenset({(("parameter", leaf), None)}))
+        return held | NOUGHT if leaf in self.owner.zeros[self.instance] else held
 
     def _returned(self, value: V) -> None:
         held = flat(self.program.convert(value, self.owner.sets.resolve(self.instance.result)).code)
@@ -224,7 +245,7 @@ class _Body:
             result = self.owner.results.get(target)
             if result is None or isinstance(target.result, Bottom):
                 continue
-            held = self._held(op, passed, result)
+            held = self._held(op, target, passed, result)
             resolved = sets.resolve(target.result)
             converted = flat(self.program.convert(V(resolved, unflat(resolved, iter(held))), kind).code)
             total = converted if total is None else [a | b for a, b in zip(total, converted, strict=True)]
@@ -247,15 +268,18 @@ class _Body:
         for leaf in consumed:
             others = [(None, h) for i, h in enumerate(passed) if i != leaf]
             if self._given_up(passed[leaf], [*live, *others]):
-                if ZEROS in passed[leaf].places:
-                    self.decisions.guarded.add((op, target, leaf))
+                if ZEROS in passed[leaf].places and leaf not in self.owner.zeros[target]:
+                    self.owner.zeros[target].add(leaf)
+                    self.again.append(target)
             else:
                 self._tell(op.source, target, leaf, passed[leaf])
                 self.decisions.copied.setdefault((op, target), set()).add(leaf)
                 passed[leaf] = Held(frozenset({((op, "copy", target, leaf), None)}))
         return passed
 
-    def _held(self, op: CallOp, passed: list[Held], result: list[frozenset[Buffer]]) -> list[Held]:
+    def _held(
+        self, op: CallOp, target: Instance, passed: list[Held], result: list[frozenset[Buffer]]
+    ) -> list[Held]:
         """What the leaves of a call's result lie in."""
         first: dict[Buffer, int] = {}
         for leaf, buffers in enumerate(result):
@@ -269,7 +293,7 @@ class _Body:
                 if buffer[0] == "parameter":
                     found |= {(b, None) for b in passed[buffer[1]].places}
                 else:
-                    found.add((buffer if buffer in (FOREIGN, ZEROS) else (op, "result", first[buffer]), None))
+                    found.add((buffer if buffer in (FOREIGN, ZEROS) else (op, target, first[buffer]), None))
             held.append(Held(frozenset(found), given.reads | given.places | {b for b, _ in found}))
         return held
 
@@ -284,7 +308,7 @@ class _Body:
         places = held.places
         own = {view for _, view in held.buffers if view is not None and view != COPY}
         self.decisions.apart |= own  # a view is copied, not what it is a part of
-        if FOREIGN in places or places == {ZEROS} or own:
+        if FOREIGN in places or own:
             return False
         places -= {ZEROS}
         views: set[Operation] = set()
