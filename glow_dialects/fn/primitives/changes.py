@@ -13,7 +13,7 @@ from glow_dialects.core.errors import UnsupportedError
 from glow_dialects.core.types import element_of, shape_of
 from glow_dialects.fn.domain import TensorType, TupleType, Type
 from glow_dialects.fn.domain import text as text_of
-from glow_dialects.fn.primitive import Function, Options, Primitive, Term, Typing, text
+from glow_dialects.fn.primitive import Function, Options, Primitive, Term, Typing, number, text
 from glow_dialects.fn.python_values import is_tuple
 from glow_dialects.fn.syntax import FnOp
 from glow_dialects.fn.values import V
@@ -26,6 +26,7 @@ class Apart(Primitive):
     """A value that is read after a second one was changed in place: refused where they may share memory.
 
     `whole`: the first is or holds the second; else it is held by it, and stays where the second is a list.
+    `list`: the number of the one that holds the other if it is a list; an array holds nothing.
     """
 
     name, arity, linear, types_only = "apart", 2, (0,), (1,)
@@ -35,6 +36,8 @@ class Apart(Primitive):
 
     def infer(self, m: Typing, op: FnOp, x: list[V], where: str) -> V:
         changed = x[1].type
+        if "list" in op.attributes and isinstance(x[number(op, "list")].type, TensorType):
+            return x[0]
         array = isinstance(changed, TensorType) and bool(changed.shape)
         if _may_share(x[0].type, array, isinstance(changed, TupleType) and _is_whole(op)):
             raise UnsupportedError(f"{where}: {text(op, 'message')}")
@@ -43,6 +46,8 @@ class Apart(Primitive):
     def python(self, op: FnOp) -> Function:
         def run(v: Any, changed: Any) -> Any:
             array = isinstance(changed, np.ndarray) and changed.ndim > 0
+            if "list" in op.attributes and isinstance((v, changed)[number(op, "list")], np.ndarray):
+                return v
             if _share(v, array, is_tuple(changed) and _is_whole(op)):
                 raise UnsupportedError(f"{op.source}: {text(op, 'message')}")
             return v
