@@ -171,9 +171,7 @@ def bound(shares: Shares, target: ast.expr, value: ast.expr, given: Given) -> Sh
             return shares
 
 
-def _together(
-    shares: Shares, names: Sequence[ast.expr], values: Sequence[ast.expr], given: Given
-) -> Shares:
+def _together(shares: Shares, names: Sequence[ast.expr], values: Sequence[ast.expr], given: Given) -> Shares:
     """The relation after `a, b = b, a`: all values are computed before the first name has one."""
     if not all(isinstance(n, ast.Name) for n in names):
         for inner, item in zip(names, values, strict=True):

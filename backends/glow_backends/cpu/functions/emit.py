@@ -41,6 +41,10 @@ class Frame:
     join: Join | None = None
     #: How many calls of the function in itself are being written out.
     nested: int = 0
+    #: Where turns go that left memory behind, with the arguments of the next one.
+    again: Join | None = None
+    #: Allocations in the code in front of the loop.
+    allocations: int = 0
 
 
 @dataclass
@@ -116,20 +120,35 @@ class Emitter:
         if self.survey.reaches_itself(instance):
             self.support.check_stack(self.b, instance.number)
         before = self.b.block
-        self.b.branch(loop)
         self.b.position_at_end(loop)
-        phis: list[ir.PhiInstr] = []
-        for kind, argument in zip(kinds, received, strict=True):
-            phi = self.b.phi(kind)
-            phi.add_incoming(argument, before)
-            phis.append(phi)
+        phis = [self.b.phi(kind) for kind in kinds]
         count = sum(in_registers(kinds))
         out = function.args[count] if len(function.args) > count else None
-        values: list[ir.Value] = list(phis)
-        if self.tensorial and self.survey.reaches_itself(instance):
+        frame = Frame(instance, function, loop, phis, out, allocations=self.support.allocations)
+        self._goes_on(received, before, frame, len(self.survey.cycle(instance)) > 1)
+        self._body(instance, list(phis), frame)
+        if frame.again is not None:
+            self.b.position_at_end(frame.again.block)
+            values = self._phis(frame.again, kinds)
             bytes_of = [s for t in instance.parameters for s in sizes(self.sets.resolve(t))]
             values = self.support.collect(self.b, self.b.load(self.support.floor), values, bytes_of)
-        self._body(instance, values, Frame(instance, function, loop, phis, out))
+            for phi, value in zip(phis, values, strict=True):
+                phi.add_incoming(value, self.b.block)
+            self.b.branch(loop)
+
+    def _goes_on(self, values: list[ir.Value], block: ir.Block, frame: Frame, left: bool) -> None:
+        """Go from a block to the next turn; `left`: memory was left behind, which is reclaimed."""
+        self.b.position_at_end(block)
+        if left and self.tensorial:
+            if frame.again is None:
+                frame.again = Join(self.b.append_basic_block("again"), [])
+            frame.again.incoming.append((values, block))
+            self.b.branch(frame.again.block)
+        else:
+            for phi, value in zip(frame.phis, values, strict=True):
+                phi.add_incoming(value, block)
+            self.b.branch(frame.loop)
+        self.b.position_at_end(frame.loop)
 
     def copied_arguments(self) -> dict[int, int]:
         """Bytes of the caller's arrays, by number of the register, that the program copies to store into."""
@@ -333,7 +352,10 @@ class Emitter:
     ) -> tuple[Instance, list[Any]] | None:
         """A call in tail position; what the function goes on with where that is one instance."""
         several = len(self.sets.members(self.sets.resolve(x[0].type))) > 1
+        allocations = self.support.allocations
         for target, arguments in self._branches(op, x, instance):
+            if several:
+                self.support.allocations = allocations  # of the way to here
             if target is not frame.root and (
                 self.survey.inlined(target) or (self.survey.sites[target] == 1 and frame.depth < 200)
             ):
@@ -350,9 +372,7 @@ class Emitter:
             if target is frame.root and frame.join is None:
                 if self.survey.counted(target):
                     self.support.count_call(self.b, target.number)
-                for phi, register in zip(frame.phis, registers, strict=True):
-                    phi.add_incoming(register, self.b.block)
-                self.b.branch(frame.loop)
+                self._goes_on(registers, self.b.block, frame, self.support.allocations > frame.allocations)
             elif isinstance(target.result, Bottom):
                 self._never(target, registers)
             elif frame.join is None and self._same_result(target, frame.root):
@@ -396,15 +416,17 @@ class Emitter:
 
     def _met(self, join: Join, kind: Type) -> V:
         """The value where ways meet."""
-        builder = self.b
-        builder.position_at_end(join.block)
+        self.b.position_at_end(join.block)
+        return V(kind, unflat(kind, iter(self._phis(join, leaves(kind)))))
+
+    def _phis(self, join: Join, kinds: list[ir.Type]) -> list[ir.Value]:
         merged: list[ir.Value] = []
-        for index, leaf in enumerate(leaves(kind)):
-            phi = builder.phi(leaf)
+        for index, leaf in enumerate(kinds):
+            phi = self.b.phi(leaf)
             for registers, block in join.incoming:
                 phi.add_incoming(registers[index], block)
             merged.append(phi)
-        return V(kind, unflat(kind, iter(merged)))
+        return merged
 
     def _call(self, op: CallOp, x: list[V], instance: Instance, frame: Frame) -> V | None:
         """A call that comes back; None where no callee does."""
@@ -451,6 +473,7 @@ class Emitter:
     def _called(self, target: Instance, registers: list[ir.Value]) -> list[ir.Value]:
         function = self.declared(target)
         outputs = leaves(self.sets.resolve(target.result))
+        self.support.allocations += 1
         b = self.b
         # A call in a recursion takes stack, so that one without end is noticed: no loop in its place.
         tail = "notail" if self.survey.reaches_itself(target) else None

@@ -47,6 +47,8 @@ class Support:
         self.setjmp.attributes.add("returns_twice")
         #: Errors that the program may raise.
         self.failures: list[Failure] = []
+        #: Allocations, and calls that may make some, in the code that was emitted on the way to here.
+        self.allocations = 0
         self._stops: dict[int, ir.Function] = {}
         #: Where each function goes on with an int of more than 64 bits.
         self._overflows: dict[ir.Function, ir.Block] = {}
@@ -135,10 +137,12 @@ class Support:
     # --- memory ---------------------------------------------------------------------------------------
     def allocate(self, b: ir.IRBuilder, size: int) -> ir.Value:
         """Memory of a record."""
+        self.allocations += 1
         return b.call(self._helper("alloc", self._allocator), [ir.Constant(I64, size)])
 
     def allocate_aligned(self, b: ir.IRBuilder, size: ir.Value) -> ir.Value:
         """Memory of tensors; `size` is a multiple of the alignment."""
+        self.allocations += 1
         return b.call(self._helper("tensors", self._aligned), [size])
 
     def _helper(self, name: str, make: Callable[[ir.Function], None]) -> ir.Function:
