@@ -19,13 +19,15 @@ from glow_backends.cpu.functions.blocks import block_of
 from glow_backends.cpu.functions.layout import flat, leaves, sizes, unflat
 from glow_backends.cpu.functions.survey import is_tail
 from glow_backends.cpu.functions.tensors import template_of, viewed
-from glow_dialects.fn.dialect import CallOp, PartialOp, PrimOp, ReturnOp
-from glow_dialects.fn.domain import Bottom, FnType, NamedType, TensorType, Type
+from glow_dialects.fn.dialect import CallOp, GetOp, PartialOp, PrimOp, ReturnOp
+from glow_dialects.fn.domain import Bottom, FnType, NamedType, Scalar, TensorType, TupleType, Type
 from glow_dialects.fn.meaning import failure
-from glow_dialects.fn.primitive import Primitive
+from glow_dialects.fn.primitive import Primitive, text
+from glow_dialects.fn.primitives.assignment import SetField, SetItem
 from glow_dialects.fn.primitives.items import Item, Rows
+from glow_dialects.fn.primitives.records import Field
 from glow_dialects.fn.primitives.tuples import Copy
-from glow_dialects.fn.values import V, captured
+from glow_dialects.fn.values import V, captured, names_of, parts
 from glow_passes.fn.calls import known_callee
 from glow_passes.fn.specialize import Instance, Specializer
 
@@ -179,7 +181,10 @@ class _Body:
         self.decisions = Decisions(apart=owner.decisions[instance].apart)
         owner.decisions[instance] = self.decisions
         self.last = owner.last_uses(instance)
+        self.numbers = {op: i for i, op in enumerate(instance.function.block.ops)}
         self.values: dict[SSAValue, V] = {}
+        #: Whether what keeps the last value from being written is a copy that the program asks for.
+        self.asked = False
         #: Instances whose parameters may be more than was known.
         self.again: list[Instance] = []
         self.op: Any = None
@@ -301,11 +306,43 @@ class _Body:
     def _live(self) -> list[tuple[SSAValue | None, Held]]:
         """What is read after the operation."""
         after = [(v, value) for v, value in self.values.items() if self.last.get(v, -1) > self.number]
-        return [(v, held) for v, value in after for held in flat(value.code)]
+        return [(v, held) for v, value in after for part in self._read(v, value) for held in flat(part.code)]
+
+    def _read(self, value: SSAValue, v: V) -> list[V]:
+        """The parts of a value that later operations read: of a tuple, not the items that they replace."""
+        if not isinstance(v.type, TupleType) or v.whole is not None:
+            return [v]
+        read: set[int] = set()
+        for use in value.uses:
+            if self.numbers[use.operation] > self.number:
+                read |= self._items(use.operation, use.index, v)
+        return [part for i, part in enumerate(parts(v)) if i in read]
+
+    def _items(self, op: Operation, operand: int, v: V) -> set[int]:
+        """The items that an operation reads of a tuple which is one of its operands."""
+        assert isinstance(v.type, TupleType)
+        every = set(range(len(v.type.items)))
+        if isinstance(op, GetOp):
+            return {op.index.value.data % max(len(every), 1)}
+        if not isinstance(op, PrimOp) or operand > 1:
+            return every
+        if isinstance(op.card, Field | SetField):
+            name = text(op, "field")
+            names = names_of(v)[1:]
+            at = {names.index(name)} if name in names else set[int]()
+        elif isinstance(op.card, Item | SetItem) and not operand:
+            index = self.values.get(op.operands[1])
+            const = index.type.const if index is not None and isinstance(index.type, Scalar) else None
+            at = set[int]() if const is None else {int(const) % max(len(every), 1)}
+        else:
+            return every
+        if not at:
+            return every
+        return every - at if isinstance(op.card, SetField | SetItem) else at
 
     def _given_up(self, held: Held, others: Sequence[tuple[SSAValue | None, Held]]) -> bool:
         """Whether a value's buffers may be written now; what others would read of them is settled."""
-        places = held.places
+        places, self.asked = held.places, False
         own = {view for _, view in held.buffers if view is not None and view != COPY}
         self.decisions.apart |= own  # a view is copied, not what it is a part of
         if FOREIGN in places or own:
@@ -316,6 +353,7 @@ class _Body:
             for place, view in other.buffers:
                 if place in places:
                     if view is None or view == COPY:
+                        self.asked = view == COPY
                         return False
                     views.add(view)
         if views:
@@ -346,7 +384,7 @@ class _Body:
 
     def _tell(self, place: str, target: Instance, leaf: int | None, held: Held) -> None:
         """Note a copy, unless the program asks for it or the memory is the compiler's."""
-        if held.places <= {FOREIGN, ZEROS} or any(view is not None for _, view in held.buffers):
+        if self.asked or held.places <= {FOREIGN, ZEROS} or any(view is not None for _, view in held.buffers):
             return
         name = self.op.operands[0].name_hint if leaf is None else _name(target, leaf)
         self.decisions.told.add((place, f"'{name}' is copied" if name else "an array is copied"))
