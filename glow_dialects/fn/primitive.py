@@ -161,8 +161,8 @@ class Primitive:
 
     `linear` are the operands that the result is linear in, `types_only` those of which only the type is
     used, `called` the functions of Python and NumPy that it is. `fits`: Python's ints beside arrays of ints
-    must be of their type. `stores`: the first operand with other elements, in its memory where nothing reads it
-    later. `maps`: of what is mapped over, it takes all rows. Primitives of one class and name
+    must be of their type. `stores`: the first operand with other elements, in its memory where nothing
+    reads it later. `maps`: of what is mapped over, it takes all rows. Primitives of one class and name
     are equal.
     """
 

@@ -223,8 +223,8 @@ class FunctionProgram:
     def report(self) -> dict[str, Any]:
         """Seconds of each phase, sizes, and what runs where, with the reason where it is not native.
 
-        `row by row` names the maps of which mapped values decide what is computed, `copies` the stores and calls
-        that copy an array since another name of it is read later.
+        `row by row` names the maps of which mapped values decide what is computed, `copies` the stores and
+        calls that copy an array since another name of it is read later.
         """
         table = self.functions.table
         rows = sorted({place.split("#")[0] for place in self.functions.by_rows})

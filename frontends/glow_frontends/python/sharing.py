@@ -195,7 +195,7 @@ class Sharing:
         return names
 
     def _apart(self, value: Value, changed: SSAValue, message: str, whole: bool, how: str = SAME) -> Value:
-        """A value that is read after another was changed in place, with which it shares memory in this way."""
+        """A value that is read after another was changed in place; `how` they may share memory."""
         c = self.c
         if isinstance(value, Static) or value in c.known:
             return value

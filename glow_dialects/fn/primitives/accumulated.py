@@ -41,9 +41,9 @@ class Accumulated(Primitive):
         total, part = x[0], self.of.typed(m, op, x[1:], where)
         if is_zero(part):
             return total
-        if isinstance(total.type, TensorType) and not is_zero(total) and total.type == part.type:
-            if total.whole is None and not any(v.whole is not None for v in x):
-                return m.tensors(self, op.attributes, x, where)
+        plain = not any(v.whole is not None for v in (total, *x))
+        if plain and isinstance(total.type, TensorType) and total.type == part.type:
+            return m.tensors(self, op.attributes, x, where)
         return m.add(total, part)
 
     def build(self, u: Unit, options: dict[str, Any], attributes: Options, x: Sequence[SSAValue]) -> SSAValue:

@@ -13,8 +13,8 @@ from glow_dialects.core.errors import UnsupportedError, raised
 from glow_dialects.core.types import element_of, shape_of
 from glow_dialects.fn.array_functions.assign import row_mask, setitem, trimmed
 from glow_dialects.fn.array_keys import At
-from glow_dialects.fn.domain import ZERO as NOTHING
 from glow_dialects.fn.domain import FLOAT, Scalar, TensorType, Text, TupleType
+from glow_dialects.fn.domain import ZERO as NOTHING
 from glow_dialects.fn.domain import text as text_of
 from glow_dialects.fn.primitive import (
     Function,
@@ -121,11 +121,8 @@ class TakeLike(Primitive):
             return Item().infer(m, op, [d, index], where)
         if isinstance(value.type, Scalar) and value.type.kind != "float":
             return V(NOTHING)
-        if (
-            value.type == FLOAT
-            and isinstance(index.type, Scalar)
-            and d.type == TensorType(d.type.shape, "float64")
-        ):
+        double = isinstance(d.type, TensorType) and d.type.dtype == "float64"
+        if double and value.type == FLOAT and isinstance(index.type, Scalar):
             return Item().at(m, d, index, where)
         like = ToArray().infer(m, op, [value], where)
         return UnstackLike().infer(m, op, [m.tensors(self, {}, [d, index, like], where), value], where)

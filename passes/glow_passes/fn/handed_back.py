@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from xdsl.ir import Block, BlockArgument, Operation, SSAValue
 
-from glow_dialects.fn.array_keys import At, key_of
+from glow_dialects.fn.array_keys import operands_of
 from glow_dialects.fn.dialect import CallOp, ConstantOp, FuncOp, PrimOp, RefOp, ReturnOp, SwitchOp
 from glow_dialects.fn.maker import Maker
 from glow_dialects.fn.primitives.items import Item
@@ -134,7 +134,7 @@ class _HandedBack:
         return [value, *op.arguments]
 
     def _back(self, name: str, places: Sequence[int], added: int) -> str:
-        """The name of a function that returns its value and parameters, of which so many first ones are new."""
+        """The name of a function that returns parameters as well, of which the first `added` are new."""
         back = f"{name}.back_{'_'.join(map(str, places))}" + (f"_of_{added}" if added else "")
         if back in self.functions.table:
             return back
@@ -223,7 +223,7 @@ def _read(op: Operation, found: dict[str, set[int]]) -> list[SSAValue]:
         if isinstance(op.card, Item):
             places = op.operands[1:2]
         elif isinstance(op.card, GetItem):
-            places = [op.operands[e.place] for e in key_of(op.attributes) if isinstance(e, At)]
+            places = [op.operands[i] for i in operands_of(op.attributes)]
         return [op.operands[0]] if any(not isinstance(p.owner, ConstantOp) for p in places) else []
     callee = known_callee(op)
     if callee is None:

@@ -27,8 +27,8 @@ def infer(
     """The types of a program: loops of tensors with few turns unrolled, where that is not too much.
 
     `straight`: loops with branches only where types need it: where shapes or texts differ from turn to turn.
-    `turns`: loops of straight bodies become loops of several turns at a time. `graph`: all is to be one graph;
-    else loops over elements stay loops.
+    `turns`: loops of straight bodies become loops of several turns at a time. `graph`: all is to be one
+    graph; else loops over elements stay loops.
     A map of which the mapped values decide what is computed goes row by row.
     """
     while True:

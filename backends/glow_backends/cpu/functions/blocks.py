@@ -1,11 +1,11 @@
-"""Stores into parts of arrays, element by element in machine code: `y[i] = v`, `y[i, 1:] = v`, `d[i] += v`."""
+"""Stores into parts of arrays in machine code: `y[i] = v`, `y[i, 1:] = v`, `d[i] += v`."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from llvmlite import ir
 from xdsl.ir import Attribute
@@ -38,8 +38,9 @@ ELEMENTS: dict[str, ir.Type] = {
 class Block:
     """Elements of an array: for each axis the number of an operand, or (first, step).
 
-    `value` is the number of the operand that they become, or that is added to them. `seen` are the axes of the
-    elements, to which it is broadcast: how many there are, and which axis of the array it is, None of new ones.
+    `value` is the number of the operand that they become, or that is added to them. `seen` are the axes of
+    the elements, to which it is broadcast: how many there are, and which axis of the array it is, None of
+    new ones.
     """
 
     axes: tuple[int | tuple[int, int], ...]

@@ -227,7 +227,7 @@ class Emitter:
         if op in decided.apart:
             assert isinstance(value.type, TensorType)
             size = bytes_of(tensor(value.type.shape, value.type.dtype))
-            value = V(value.type, self.t.tensors.copied(*self._registers([value]), size))
+            value = V(value.type, self.t.tensors.copied(self._registers([value])[0], size))
         return value
 
     def _parameters(self, instance: Instance, registers: list[Any]) -> dict[SSAValue, V]:

@@ -27,8 +27,8 @@ from glow_passes.fn.specialize import Instance, Specializer
 STACK_BYTES = 256 << 20
 #: Memory for the records and tensors of one run, and how much of it stays with the process.
 HEAP_LIMIT, HEAP_KEPT = 4 << 30, 256 << 20
-#: Characters of LLVM IR from which on a program of numbers, or of loops over elements, gets only cheap passes:
-#: its code is all its work.
+#: Characters of LLVM IR from which on a program of numbers, or of loops over elements, gets only cheap
+#: passes: its code is all its work.
 LARGE_OF_NUMBERS = 4 * LARGE
 _NORESERVE, _DONTNEED = 0x4000, 4
 

@@ -1,9 +1,9 @@
 """Which stores write in place, and which arrays a store or a call copies: ownership and last use.
 
-A store is a new value in `glow_fn`. Where nothing reads the old one afterwards, the new one has its memory. A
-program is followed once more with abstract values in place of registers: `Held` says which buffers an array may
-lie in, and which ones what waits would read. A function *consumes* a parameter that it stores into: calls give
-it a buffer of which no other value is read later, or a copy.
+A store is a new value in `glow_fn`. Where nothing reads the old one afterwards, the new one has its memory.
+A program is followed once more with abstract values in place of registers: `Held` says which buffers an array
+may lie in, and which ones what waits would read. A function *consumes* a parameter that it stores into: calls
+give it a buffer of which no other value is read later, or a copy.
 """
 
 from __future__ import annotations
@@ -16,7 +16,21 @@ from typing import Any
 from xdsl.ir import Operation, SSAValue
 
 from glow_backends.cpu.functions.blocks import block_of
-from glow_backends.cpu.functions.layout import flat, leaves, sizes, unflat
+from glow_backends.cpu.functions.buffers import (
+    COPY,
+    FIXED,
+    FOREIGN,
+    NOUGHT,
+    NUMBER,
+    ZEROS,
+    Buffer,
+    Held,
+    coded,
+    pending,
+    registers_of,
+    together,
+)
+from glow_backends.cpu.functions.layout import leaves, sizes
 from glow_backends.cpu.functions.survey import is_tail
 from glow_backends.cpu.functions.tensors import template_of, viewed
 from glow_dialects.fn.dialect import CallOp, GetOp, PartialOp, PrimOp, ReturnOp
@@ -27,59 +41,9 @@ from glow_dialects.fn.primitives.assignment import SetField, SetItem
 from glow_dialects.fn.primitives.items import Item, Rows
 from glow_dialects.fn.primitives.records import Field
 from glow_dialects.fn.primitives.tuples import Copy
-from glow_dialects.fn.values import V, captured, names_of, parts
+from glow_dialects.fn.values import NoCode, V, captured, names_of, parts
 from glow_passes.fn.calls import known_callee
 from glow_passes.fn.specialize import Instance, Specializer
-
-#: A buffer: a parameter's, one that an operation makes, or memory that is never written.
-Buffer = tuple[Any, ...]
-FOREIGN: Buffer = ("foreign",)
-#: The zeros of the program, which a select may give in place of another array: code looks which it is.
-ZEROS: Buffer = ("zeros",)
-#: In place of the operation that a view comes from: a copy that the program asks for.
-COPY = "copy"
-
-
-@dataclass(frozen=True)
-class Held:
-    """Buffers that a value may lie in, each with the operation that made a smaller view of it or None.
-
-    `reads` are those that it would be computed from, where it waits.
-    """
-
-    buffers: frozenset[tuple[Buffer, Any]] = frozenset()
-    reads: frozenset[Buffer] = frozenset()
-
-    @property
-    def places(self) -> frozenset[Buffer]:
-        """The buffers."""
-        return frozenset(b for b, _ in self.buffers)
-
-    def __or__(self, other: Held) -> Held:
-        return Held(self.buffers | other.buffers, self.reads | other.reads)
-
-
-NUMBER = Held()
-FIXED, NOUGHT = (Held(frozenset({(b, None)})) for b in (FOREIGN, ZEROS))
-
-
-def _all(held: Sequence[Held]) -> Held:
-    buffers, reads = (frozenset(x for h in held for x in part(h)) for part in (_buffers, _reads))
-    return Held(buffers, reads)
-
-
-def _buffers(held: Held) -> frozenset[tuple[Buffer, Any]]:
-    return held.buffers
-
-
-def _reads(held: Held) -> frozenset[Buffer]:
-    return held.reads
-
-
-def _pending(values: Sequence[V]) -> frozenset[Buffer]:
-    """What is read to compute an operator of some values."""
-    held = _all([h for v in values for h in flat(v.code)])
-    return held.reads | held.places
 
 
 @dataclass
@@ -200,7 +164,7 @@ class _Body:
             count = len(leaves(resolved))
             tokens = [self._parameter(place + i) for i in range(count)]
             bare = [t if s is not None else NUMBER for t, s in zip(tokens, sizes(resolved), strict=True)]
-            self.values[argument] = V(resolved, unflat(resolved, iter(bare)))
+            self.values[argument] = V(resolved, coded(resolved, bare))
             place += count
         for number, op in enumerate(instance.function.block.ops):
             self.op, self.number, self.made = op, number, 0
@@ -225,7 +189,7 @@ class _Body:
         return held | NOUGHT if leaf in self.owner.zeros[self.instance] else held
 
     def _returned(self, value: V) -> None:
-        held = flat(self.program.convert(value, self.owner.sets.resolve(self.instance.result)).code)
+        held = registers_of(self.program.convert(value, self.owner.sets.resolve(self.instance.result)).code)
         self._result([h.places for h in held])
 
     def _result(self, places: Sequence[frozenset[Buffer]]) -> None:
@@ -245,24 +209,24 @@ class _Body:
         for (target, bound), codes in zip(targets, self._cases(x[0]), strict=True):
             given = [V(sets.resolve(t), c) for t, c in zip(bound, codes, strict=True)]
             pairs = zip([*given, *x[1:]], target.parameters, strict=True)
-            passed = [h for v, t in pairs for h in flat(self.program.convert(v, t).code)]
+            passed = [h for v, t in pairs for h in registers_of(self.program.convert(v, t).code)]
             passed = self._passed(op, target, passed)
             result = self.owner.results.get(target)
             if result is None or isinstance(target.result, Bottom):
                 continue
-            held = self._held(op, target, passed, result)
+            held = self._result_of(op, target, passed, result)
             resolved = sets.resolve(target.result)
-            converted = flat(self.program.convert(V(resolved, unflat(resolved, iter(held))), kind).code)
+            converted = registers_of(self.program.convert(V(resolved, coded(resolved, held)), kind).code)
             total = converted if total is None else [a | b for a, b in zip(total, converted, strict=True)]
         if total is None:
             return None
-        return V(kind, unflat(kind, iter(total)))
+        return V(kind, coded(kind, total))
 
     def _cases(self, function: V) -> list[list[Any]]:
         kind = self.owner.sets.resolve(function.type)
         if isinstance(kind, NamedType):
             members = self.owner.sets.members(kind)
-            return [[unflat(t, repeat(FIXED)) for t in c] for _, c in members]
+            return [[coded(t, repeat(FIXED)) for t in c] for _, c in members]
         assert isinstance(kind, FnType)
         return [[v.code for v in captured(function, i)] for i in range(len(kind.entries))]
 
@@ -282,7 +246,7 @@ class _Body:
                 passed[leaf] = Held(frozenset({((op, "copy", target, leaf), None)}))
         return passed
 
-    def _held(
+    def _result_of(
         self, op: CallOp, target: Instance, passed: list[Held], result: list[frozenset[Buffer]]
     ) -> list[Held]:
         """What the leaves of a call's result lie in."""
@@ -290,7 +254,7 @@ class _Body:
         for leaf, buffers in enumerate(result):
             for buffer in buffers:
                 first.setdefault(buffer, leaf)
-        given = _all(passed)
+        given = together(passed)
         held: list[Held] = []
         for buffers in result:
             found: set[tuple[Buffer, Any]] = set()
@@ -306,7 +270,12 @@ class _Body:
     def _live(self) -> list[tuple[SSAValue | None, Held]]:
         """What is read after the operation."""
         after = [(v, value) for v, value in self.values.items() if self.last.get(v, -1) > self.number]
-        return [(v, held) for v, value in after for part in self._read(v, value) for held in flat(part.code)]
+        return [
+            (v, held)
+            for v, value in after
+            for part in self._read(v, value)
+            for held in registers_of(part.code)
+        ]
 
     def _read(self, value: SSAValue, v: V) -> list[V]:
         """The parts of a value that later operations read: of a tuple, not the items that they replace."""
@@ -392,8 +361,8 @@ class _Body:
 
 def _asked_for(value: V) -> V:
     """The value of `x.copy()`, which lies where x does until one of them is written."""
-    codes = [Held(frozenset((b, v or COPY) for b, v in h.buffers), h.reads) for h in flat(value.code)]
-    return V(value.type, unflat(value.type, iter(codes)), value.whole)
+    codes = [Held(frozenset((b, v or COPY) for b, v in h.buffers), h.reads) for h in registers_of(value.code)]
+    return V(value.type, coded(value.type, codes), value.whole)
 
 
 def _name(instance: Instance, leaf: int) -> str | None:
@@ -404,7 +373,7 @@ def _name(instance: Instance, leaf: int) -> str | None:
     return None
 
 
-class _Buffers:
+class _Buffers(NoCode):
     """The target whose registers are `Held`."""
 
     coding = True
@@ -412,10 +381,6 @@ class _Buffers:
     def __init__(self, owner: Ownership) -> None:
         self.owner = owner
         self.body: Any = None
-
-    def __getattr__(self, name: str) -> Any:
-        """Checks and calls: no values."""
-        return lambda *a, **k: None
 
     def constant(self, kind: str, value: Any) -> Held:
         """A number."""
@@ -427,7 +392,7 @@ class _Buffers:
 
     def scalar(self, card: Any, kind: str, x: Sequence[Held]) -> Held:
         """A number, which may wait with what it is computed from."""
-        return Held(reads=_all(x).reads)
+        return Held(reads=together(x).reads)
 
     def select(self, condition: Held, yes: Held, no: Held) -> Held:
         """One of two."""
@@ -435,7 +400,7 @@ class _Buffers:
 
     def undefined(self, kind: Type) -> Any:
         """Nothing."""
-        return unflat(kind, repeat(NUMBER))
+        return coded(kind, repeat(NUMBER))
 
     def nothing(self) -> Held:
         """An array that is never read."""
@@ -443,11 +408,11 @@ class _Buffers:
 
     def box(self, named: NamedType, index: int, values: Sequence[V]) -> Held:
         """A record holds its values."""
-        return Held(_all([h for v in values for h in flat(v.code)]).buffers)
+        return Held(together([h for v in values for h in registers_of(v.code)]).buffers)
 
     def box_any(self, named: NamedType, value: V, convert: Any) -> Held:
         """A record of one of several functions."""
-        return Held(_all(flat(value.code)).buffers)
+        return Held(together(registers_of(value.code)).buffers)
 
     def zeros(self, kind: TensorType) -> Held:
         """Memory of the program."""
@@ -459,21 +424,21 @@ class _Buffers:
 
     def as_tensor(self, value: V, kind: TensorType) -> Held:
         """A number as an array."""
-        return self.body.made_array(_pending([value]), None)
+        return self.body.made_array(pending([value]), None)
 
     def first(self, value: V) -> Held:
         """A number of an array."""
-        return Held(reads=_pending([value]))
+        return Held(reads=pending([value]))
 
     def graph(self, op: Any, values: Sequence[V]) -> list[Held]:
         """Parts of graphs may give back what they are given."""
-        given = _all([h for v in values for h in flat(v.code)])
+        given = together([h for v in values for h in registers_of(v.code)])
         views = given.buffers | {(FOREIGN, None)}
         return [Held(frozenset(views), given.reads | given.places) for _ in op.yielded]
 
     def tensor(self, card: Primitive, attributes: Any, values: Sequence[V], result: Type, where: str) -> Held:
         """A primitive on arrays."""
-        reads = _pending(values)
+        reads = pending(values)
         if not isinstance(result, TensorType):
             return Held(reads=reads)
         if block_of(card, attributes, values) is not None:

@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 from llvmlite import ir
-from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Block, SSAValue
 
 from glow_backends.cpu.functions.layout import I1, I64, POINTER, SCALARS
@@ -33,7 +32,7 @@ from glow_dialects.fn.values import V
 from glow_dialects.ops.arg_reduce import ArgMaxOp, ArgMinOp
 from glow_dialects.ops.cast import CastOp
 from glow_dialects.ops.identity import IdentityOp
-from glow_dialects.ops.module import ConstantOp, FuncOp, GetOp, PlaceholderOp, SaveOp
+from glow_dialects.ops.module import ConstantOp, GetOp
 from glow_dialects.ops.reshape import ReshapeOp
 
 DTYPES = {"bool": "bool", "int": "int64", "float": "float64"}
@@ -460,58 +459,3 @@ class Tensors:
             b.position_after(run.call)
             node.real = self._loaded(self._patched(b, run, "out scalar", index), node.scalar)
         b.position_at_end(back)
-
-
-def key_of(run: Run) -> tuple[Any, ...]:
-    """The key of the graph that a run calls."""
-    number = {node: index for index, node in enumerate(run.inputs)}
-    key: list[Any] = [node.type for node in run.inputs]
-    for node in run.nodes:
-        for operand in node.operands:
-            if operand not in number:
-                assert operand.const is not None
-                number[operand] = len(number)
-                whole = operand.const.nbytes <= COMPARED
-                key.append((operand.type, operand.const.tobytes() if whole else id(operand)))
-        key.append((id(node.template), *[number[n] for n in node.operands]))
-        number[node] = len(number)
-    key.append(tuple(number[n] for n in run.outputs))
-    return tuple(key)
-
-
-def graph_of(run: Run) -> ModuleOp:
-    """The graph that a run calls."""
-    module = ModuleOp([])
-    function = FuncOp.of("main")
-    block = function.body.block
-    known: dict[Node, SSAValue] = {}
-    for index, node in enumerate(run.inputs):
-        place = PlaceholderOp.of(f"in{index}", node.type)
-        module.body.block.add_op(place)
-        got = GetOp.of(place)
-        block.add_op(got)
-        known[node] = got.result
-    for index, node in enumerate(run.outputs):
-        module.body.block.add_op(PlaceholderOp.of(f"out{index}", node.type, "output"))
-    places = [op for op in module.body.block.ops if isinstance(op, PlaceholderOp)]
-    for node in run.nodes:
-        assert node.template is not None
-        for operand in node.operands:
-            if operand in known:
-                continue
-            assert operand.const is not None
-            constant = ConstantOp.of(f"c{len(known)}", operand.const)
-            module.body.block.add_op(constant)
-            got = GetOp.of(constant)
-            block.add_op(got)
-            known[operand] = got.result
-        mapping: dict[SSAValue, SSAValue] = {}
-        for argument, operand in zip(node.template.block.args, node.operands, strict=True):
-            mapping[argument] = known[operand]
-        for op in node.template.block.ops:
-            block.add_op(op.clone(mapping))
-        known[node] = mapping.get(node.template.result, node.template.result)
-    for node, place in zip(run.outputs, places[len(run.inputs) :], strict=True):
-        block.add_op(SaveOp.of(known[node], place))
-    module.body.block.add_op(function)
-    return module
