@@ -27,7 +27,8 @@ from glow_passes.fn.specialize import Instance, Specializer
 STACK_BYTES = 256 << 20
 #: Memory for the records and tensors of one run, and how much of it stays with the process.
 HEAP_LIMIT, HEAP_KEPT = 4 << 30, 256 << 20
-#: Characters of LLVM IR from which on a program of numbers gets only cheap passes: its code is all its work.
+#: Characters of LLVM IR from which on a program of numbers, or of loops over elements, gets only cheap
+#: passes: its code is all its work.
 LARGE_OF_NUMBERS = 4 * LARGE
 _NORESERVE, _DONTNEED = 0x4000, 4
 
@@ -100,7 +101,9 @@ class NativeFunction:
         outputs = leaves(self.result)
         function = emitter.emit_all()
         self._failures = emitter.support.failures
-        emitter.support.entry(function, inputs, outputs, sizes(self.result))
+        emitter.support.entry(function, inputs, outputs, sizes(self.result), emitter.copied_arguments())
+        #: Copies that the program does not ask for, with their places.
+        self.copies = emitter.owners.told
         now = time.perf_counter()
         self.seconds = {"emit": now - start}
         self.graphs = Graphs(emitter.t.tensors.runs, lower, target)
@@ -110,7 +113,9 @@ class NativeFunction:
         self.seconds["graphs"] = time.perf_counter() - now
         start = time.perf_counter()
         self.llvm = str(module)
-        code = emit_object(self.llvm, target, large=LARGE if emitter.tensorial else LARGE_OF_NUMBERS)
+        loops = emitter.survey.over_elements
+        large = LARGE_OF_NUMBERS if loops or not emitter.tensorial else LARGE
+        code = emit_object(self.llvm, target, large=large, loops=loops)
         self._linked = Linked([code, *self.graphs.objects()], target)
         self._run = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p)(self._linked.address("fn_run"))
         self.seconds["llvm"] = time.perf_counter() - start
