@@ -123,8 +123,13 @@ class CpuBackend(Backend):
     @classmethod
     def dialects(cls) -> Mapping[str, Callable[[], Dialect]]:
         from glow_backends.cpu.dialect import get_glow_cpu, get_glow_cpu_instr
+        from glow_backends.nests.dialect import get_glow_kernel
 
-        return {"glow_cpu": get_glow_cpu, "glow_cpu_instr": get_glow_cpu_instr}
+        return {
+            "glow_cpu": get_glow_cpu,
+            "glow_cpu_instr": get_glow_cpu_instr,
+            "glow_kernel": get_glow_kernel,
+        }
 
     @property
     def remembers(self) -> bool:
@@ -249,6 +254,12 @@ class CpuBackend(Backend):
         from glow_backends.cpu.listing import listing
 
         return listing(module, self.target, assembly, times)
+
+    def kernels_listing(self, module: ModuleOp) -> str:
+        """The described kernels of a planned module."""
+        from glow_backends.cpu.listing import kernels_listing
+
+        return kernels_listing(module, self.target)
 
     def kernel_times(self, module: ModuleOp, inputs: Mapping[str, Array]) -> list[dict[str, Any]]:
         from dataclasses import asdict

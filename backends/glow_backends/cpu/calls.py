@@ -18,6 +18,7 @@ from glow_backends.cpu.emit.builder import KernelFunction, mark_open, sizes_of
 from glow_backends.cpu.jit import new_module
 from glow_backends.cpu.memory import release
 from glow_backends.cpu.target import CpuTarget
+from glow_backends.nests.dialect import KernelOp
 from glow_dialects.core.element_types import by
 from glow_dialects.core.estimates import has_extents
 from glow_dialects.core.instr_op import InstrOp
@@ -66,6 +67,8 @@ class KernelCall:
     checked: str | None = None
     #: The instruction that it computes, once it is a step of a program.
     op: InstrOp | None = None
+    #: What describes the kernel of the spec on a target, under a name, if it is described.
+    describe: Callable[[Any, CpuTarget, str], KernelOp] | None = None
 
 
 @dataclass(frozen=True)

@@ -151,14 +151,14 @@ def _program(block: Block) -> Pointwise:
         if any(v not in place for v in op.operands):
             raise VerifyException(f"{op.name}: a body reads only its own values; give the others as operands")
         if op is not end:
-            place[op.results[0]] = _steps_of(op, [place[v] for v in op.operands], parts)
+            place[op.results[0]] = steps_of(op, [place[v] for v in op.operands], parts)
     if not end.operands:
         raise VerifyException("a body yields at least one value; yield what it computes")
     outputs = tuple(place[v] for v in end.operands)
     return Pointwise(len(block.args), tuple(parts.steps), outputs, tuple(dtype_name(a) for a in block.args))
 
 
-def _steps_of(op: Operation, args: Sequence[int], parts: Steps) -> int:
+def steps_of(op: Operation, args: Sequence[int], parts: Steps) -> int:
     """Append the steps of an operator in a body; the number of its result."""
     kind = dtype_name(op.results[0]) if len(op.results) == 1 else ""
     if isinstance(op, SplatOp):

@@ -13,6 +13,7 @@ from xdsl.ir import SSAValue
 from glow_backends.cpu.calls import CallContext, KernelCall, Operand, dtype_name, shape
 from glow_backends.cpu.emit import values
 from glow_backends.cpu.target import CpuTarget
+from glow_backends.nests.dialect import KernelOp
 from glow_dialects.core.graph_op import GraphOp
 from glow_dialects.core.instr_op import InstrOp
 from glow_dialects.core.operator import Operator
@@ -39,6 +40,9 @@ class Kernel(ABC, Generic[O, S]):
     def emit(module: ir.Module, name: str, spec: Any, target: CpuTarget) -> ir.Function:
         """Write the kernel `name(operands..., worker)` of a spec into a module."""
         raise NotImplementedError
+
+    #: Describes the kernel of a spec on a target under a name, where that is a nest (`glow_backends.nests`).
+    describe: ClassVar[Callable[[Any, CpuTarget, str], KernelOp] | None] = None
 
     def supports(self, node: GraphOp) -> bool:
         """Whether a node, of OPS or MADE_FROM, is for this kernel: what has no kernel may be decomposed."""
@@ -86,6 +90,7 @@ class Kernel(ABC, Generic[O, S]):
             self.flops(spec),
             parts=self.parts(spec, target),
             checked=self.checked(op, spec),
+            describe=self.describe,
         )
 
 

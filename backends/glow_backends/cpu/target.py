@@ -9,6 +9,7 @@ from typing import Any
 
 import llvmlite.binding as llvm
 
+from glow_backends.cpu.permission import tiles_allowed
 from glow_backends.cpu.presets import preset_of, registers_of, vectors_of
 from glow_dialects.core.errors import UnsupportedError
 
@@ -80,8 +81,9 @@ class CpuTarget:
     """A CPU as the kernel emitters see it; every size is in bytes, `vector_bytes` is one register.
 
     `has_fp16`: products and sums of float16 at twice the rate of float32; `has_bf16`: pairs of bfloat16
-    products added to float32, at a rate that pays. `has_fma`: multiply-add in one rounding is an
-    instruction, not a function of a library.
+    products added to float32, at a rate that pays. `has_amx`: products of tiles of bytes and of bfloat16,
+    which the system lets this process use. `has_fma`: multiply-add in one rounding is an instruction, not a
+    function of a library.
     """
 
     triple: str
@@ -94,6 +96,7 @@ class CpuTarget:
     has_vnni: bool = False
     has_fp16: bool = False
     has_bf16: bool = False
+    has_amx: bool = False
     has_fma: bool = True
     threads: int = 1
     costs: Costs = Costs()
@@ -132,6 +135,8 @@ class CpuTarget:
             (x86 and self.has_vnni, "avx512vnni"),
             (x86 and self.has_fp16, "avx512fp16"),
             (x86 and self.has_bf16, "avx512bf16"),
+            (x86 and self.has_amx, "amx-int8"),
+            (x86 and self.has_amx, "amx-bf16"),
         ]
 
     def machine(self, level: int = 3) -> llvm.TargetMachine:
@@ -199,6 +204,7 @@ def host(threads: int = 1) -> CpuTarget:
         has_fp16=bool(names.get("avx512fp16")),
         # The cores that have both take several cycles for one vdpbf16ps: float32 is faster there.
         has_bf16=bool(names.get("avx512bf16")) and not names.get("avx512fp16"),
+        has_amx=bool(names.get("amx-int8") and names.get("amx-bf16")) and tiles_allowed(),
         has_fma=bool(names.get("fma", "x86" not in llvm.get_process_triple())),
         threads=threads,
     )
