@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import pickle
+import subprocess
+import sys
 from dataclasses import replace
 from typing import Any
 
@@ -11,14 +14,17 @@ from llvmlite import ir
 from xdsl.parser import Parser
 
 import glow_compiler as glow
+from glow_backends.cpu.backend import CpuBackend
+from glow_backends.cpu.emit.integer import Requantize
 from glow_backends.cpu.kernels.gemm.contractions import emit_product, folded, product_scratch, schedule_of
+from glow_backends.cpu.kernels.gemm.gemm_int8 import Int8GemmSpec, emit_gemm_int8, pack_int8_gemm
 from glow_backends.cpu.lower.contraction import emit_contraction
 from glow_backends.cpu.lower.rooms import rooms_of
 from glow_backends.cpu.standalone import StandaloneKernel, aligned
 from glow_backends.cpu.target import CpuTarget, host, named
 from glow_backends.nests.instructions import instruction, instructions
 from glow_backends.nests.meaning import run_kernel
-from glow_backends.nests.products import Finish, Product, describe, shapes_of
+from glow_backends.nests.products import Finish, Product, describe, pack_columns, shapes_of
 from glow_backends.nests.schedule import Schedule, ScheduleAttr
 from glow_dialects.core.element_types import by
 from glow_tools.context import tool_context
@@ -226,3 +232,50 @@ def test_functions_multiply_doubles(shape: tuple[int, int, int]) -> None:
     m, k, n = shape
     a, b = numbers("f64", (m, k), 0), numbers("f64", (k, n), 1)
     check(_doubles(a, b), a @ b, k)
+
+
+@pytest.mark.parametrize("target", ["host", "threads"])
+@pytest.mark.parametrize("sign", ["u8", "i8"])
+@pytest.mark.parametrize("shape", [(9, 20, 64), (33, 100, 70), (64, 32, 130)], ids=str)
+def test_tiles_give_what_vectors_give(shape: tuple[int, int, int], sign: str, target: str) -> None:
+    """A quantised layer with known weights: the bytes of today's kernel, by the packed panels of tiles."""
+    made, (m, n, k) = TARGETS[target], shape
+    x, w = numbers(sign, (m, k), 0), numbers("i8", (k, n), 1)
+    rng = np.random.default_rng(2)
+    bias, factor = rng.integers(-99, 99, n).astype(np.int32), rng.uniform(1e-4, 1e-2, n).astype(np.float32)
+    requantize = Requantize(3, 0, 250)
+    own = Int8GemmSpec(m, n, k, sign == "i8", requantize.form)
+    start = bias - 128 * w.astype(np.int32).sum(0, dtype=np.int32) if sign == "i8" else bias
+    reach = np.zeros(8 * made.lanes, np.int32)
+    before, after = (aligned(np.zeros((m, n), np.uint8)) for _ in range(2))
+    tables = (
+        np.concatenate([start, reach]),
+        requantize.table(np.concatenate([factor, reach.astype(np.float32)])),
+    )
+    StandaloneKernel(emit_gemm_int8, own, made)(
+        before, aligned(x), aligned(pack_int8_gemm(w, own, made)), *map(aligned, tables)
+    )
+    p = Product(m, n, k, sign, "i8", "u8", packed=True, finish=Finish(True, "column", True))
+    panels = pack_columns(w, schedule_of(p, made))
+    room = np.full(max(1, product_scratch(p, made)), 0x7F, np.uint8)
+    extras = panels, bias, factor, requantize.limits, room
+    StandaloneKernel(emit_product, p, made)(after, aligned(x), *map(aligned, extras))
+    np.testing.assert_array_equal(before, after)
+
+
+def test_a_process_asks_for_tiles_itself() -> None:
+    """A backend that comes from a process with tiles has none where they are refused."""
+    backend = CpuBackend()
+    sent = pickle.loads(pickle.dumps(backend))
+    assert sent.target == backend.target
+    refused = "import glow_backends.cpu.permission as p\np.tiles_allowed = lambda: False\n"
+    code = f"{refused}import pickle, sys\nprint(pickle.load(sys.stdin.buffer).target.has_amx)"
+    done = subprocess.run(
+        [sys.executable, "-c", code], input=pickle.dumps(backend), capture_output=True, check=True
+    )
+    assert done.stdout.split() == [b"False"]
+
+
+def test_code_for_others_asks_for_nothing() -> None:
+    """Files that are compiled ahead of time run where nobody asks the system for tiles."""
+    assert not replace(host(), has_amx=True).freely.has_amx

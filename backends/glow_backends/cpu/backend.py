@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from glow_backends.base import Backend, Program, ProgramFiles
@@ -64,6 +65,12 @@ class CpuBackend(Backend):
     def __getstate__(self) -> dict[str, Any]:
         """What another process needs: not where this one has its constants."""
         return {**vars(self), "_pool": None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Each process asks for itself what the system lets it use."""
+        vars(self).update(state)
+        if self.cpu == "host":
+            self.target = replace(self.target, has_amx=self.target.has_amx and host().has_amx)
 
     def of_one_thread(self) -> CpuBackend:
         """A backend with these options and one thread."""

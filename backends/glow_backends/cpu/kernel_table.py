@@ -70,7 +70,9 @@ KERNELS = {
     "glow.pad": "data.movement.Pad",
     "glow.quantize": "pointwise.quantized.QuantizedElementwise",
     "glow.quantized_add": "pointwise.quantized.QuantizedElementwise",
-    "glow.quantized_fully_connected": "gemm.gemm_int8.Int8FullyConnected",
+    "glow.quantized_fully_connected": (
+        "gemm.tile_products.TileFullyConnected gemm.gemm_int8.Int8FullyConnected"
+    ),
     "glow.quantized_matmul": "gemm.contractions.ByteMatmul",
     "glow.quantized_mul": "pointwise.quantized.QuantizedElementwise",
     "glow.quantized_sub": "pointwise.quantized.QuantizedElementwise",

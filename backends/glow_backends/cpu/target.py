@@ -106,6 +106,11 @@ class CpuTarget:
         """Number of f32 lanes of one vector register."""
         return self.vector_bytes // 4
 
+    @property
+    def freely(self) -> CpuTarget:
+        """The same without units that a process must be allowed to use: code for others cannot ask."""
+        return replace(self, has_amx=False)
+
     def computes(self, dtype: str) -> bool:
         """Whether layers on 16-bit floats gain by arithmetic of their own that adds in float32.
 

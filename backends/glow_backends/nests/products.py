@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
 from xdsl.dialects.builtin import (
     DYNAMIC_INDEX,
     AffineMapAttr,
@@ -23,8 +24,10 @@ from glow_backends.nests.dialect import KernelOp
 from glow_backends.nests.instructions import Instruction
 from glow_backends.nests.operations import LocalOp, Loop, LoopsAttr, Memory, MemoryAttr, NestOp, PackOp, View
 from glow_backends.nests.schedule import Schedule, ScheduleAttr
+from glow_dialects.core.blocks import pad_to
+from glow_dialects.core.element_types import by
 from glow_dialects.core.extent import Extent
-from glow_dialects.core.types import broadcast_shapes
+from glow_dialects.core.types import Array, broadcast_shapes
 from glow_dialects.ops.arithmetic import AddOp, MaxOp, MinOp, MulOp, SubOp
 from glow_dialects.ops.unary_math import RoundOp
 
@@ -107,6 +110,25 @@ def shapes_of(p: Product, s: Schedule) -> list[tuple[int, ...]]:
         *([(p.n if f.factor == "column" else 1,)] if f.factor else []),
         *([(3,)] if f.limits else []),
     ]
+
+
+def pack_columns(matrix: Array, s: Schedule) -> Array:
+    """A known b, (..., k, n), as a schedule wants it: see `packed_shape`."""
+    unit, (*batch, depth, columns) = s.unit, matrix.shape
+    shape = packed_shape(batch, depth, columns, s)
+    panels, steps, n = shape[len(batch)], steps_of(depth, unit), unit.columns(s.lanes)
+    padded = pad_to(pad_to(matrix, len(batch), steps * unit.k), len(batch) + 1, panels * s.width)
+    cut = padded.reshape(*batch, steps, unit.k // unit.group, unit.group, panels, s.columns, n)
+    first = len(batch)
+    order = (first + 3, first, first + 4, first + 1, first + 5, first + 2)
+    whole, dtype = cut.transpose(*range(first), *order), by("short")[unit.b].dtype
+    if unit.parts == 1:
+        return np.ascontiguousarray(whole.astype(dtype))
+    found: list[Array] = []
+    for _ in range(unit.parts):
+        found.append(whole.astype(dtype))
+        whole = whole - found[-1].astype(whole.dtype)
+    return np.ascontiguousarray(np.stack(found, first + 2))
 
 
 class _Writer:

@@ -35,7 +35,7 @@ from glow_dialects.ops.requantize import zero_of
 if TYPE_CHECKING:
     from llvmlite import ir
 
-FEW_ROWS = 4
+FEW_ROWS = 8
 """Of so few rows a tile is mostly empty, and packing for it takes longer than the product."""
 _PAGE = 4096
 
@@ -110,8 +110,8 @@ def product_scratch(spec: Product, target: CpuTarget) -> int:
     return target.threads * sum(rooms_of(kernel_of(spec, target)).bytes(s, spec.m, spec.k))
 
 
-class _Contraction(Kernel[O, Product]):
-    """A product that is described as a nest."""
+class Contraction(Kernel[O, Product]):
+    """A kernel of a product that is described as a nest."""
 
     emit = staticmethod(emit_product)
     describe = staticmethod(kernel_of)
@@ -127,7 +127,7 @@ _KINDS = {"f64": "f64", "i32": "i32", "u32": "i32", "i64": "i64", "u64": "i64"}
 """How numbers are multiplied: integers wrap, be they signed or not."""
 
 
-class PlainMatmul(_Contraction[MatmulOp | BatchMatmulOp]):
+class PlainMatmul(Contraction[MatmulOp | BatchMatmulOp]):
     """A product of doubles or of integers."""
 
     OPS = (MatmulOp, BatchMatmulOp)
@@ -146,7 +146,7 @@ _DEEPEST = 1 << 15
 """Sums of more products might not fit 32 bits."""
 
 
-class ByteMatmul(_Contraction[QuantizedMatmulOp]):
+class ByteMatmul(Contraction[QuantizedMatmulOp]):
     """A product of stacks of matrices of bytes, neither of them known at compile time."""
 
     OPS = (QuantizedMatmulOp,)
