@@ -279,3 +279,85 @@ def test_a_process_asks_for_tiles_itself() -> None:
 def test_code_for_others_asks_for_nothing() -> None:
     """Files that are compiled ahead of time run where nobody asks the system for tiles."""
     assert not replace(host(), has_amx=True).freely.has_amx
+
+
+# --- rounded factors --------------------------------------------------------------------------------------
+ROUNDED = {
+    "tile.bf16": Schedule("tile.bf16", 16, 2, 2, pack_a=True),
+    "tile.bf16 expanded": Schedule("tile.bf16", 16, 2, 2, pack_a=True, expand=True),
+    "dot2.bf16": Schedule("dot2.bf16", 16, 8, 1, pack_a=True),
+}
+
+
+@pytest.mark.parametrize("shape", [(8, 7, 9), (32, 40, 70), (16, 33, 200)], ids=str)
+@pytest.mark.parametrize("name", ROUNDED)
+def test_products_of_bfloat16_are_what_the_instruction_says(name: str, shape: tuple[int, int, int]) -> None:
+    """Bit for bit: which products are added first, and when a sum is rounded."""
+    s = runs(ROUNDED[name])
+    unit, p = s.unit, Product(*shape, "f32", "f32", "f32")
+    a, b = operands(p)
+    rest, bf16 = -p.k % unit.k, by("short")["bf16"].dtype
+    x, w = np.pad(a.astype(bf16), ((0, 0), (0, rest))), np.pad(b.astype(bf16), ((0, rest), (0, 0)))
+    want = np.zeros((p.m, p.n), np.float32)
+    for k in range(0, p.k, unit.k):
+        want = unit.meaning(want, x[:, k : k + unit.k], w[k : k + unit.k])
+    np.testing.assert_array_equal(machine(p, s, host(), a, b), want)
+
+
+@pytest.mark.parametrize("shape", [(9, 17, 33), (40, 33, 1300)], ids=str)
+def test_three_products_of_bfloat16(shape: tuple[int, int, int]) -> None:
+    """Errors of some 2**-17 of the factors; long sums go in slices. The description says the same."""
+    s = runs(Schedule("tile.bf16x3", 16, 2, 2, pack_a=True))
+    p = Product(*shape, "f32", "f32", "f32")
+    a, b = operands(p)
+    y, want = machine(p, s, host(), a, b), a.astype(np.float64) @ b.astype(np.float64)
+    assert np.abs(y - want).max() <= 3 * 2.0**-17 * np.sqrt(p.k)
+    if p.k < 100:
+        own = np.zeros_like(y)
+        run_kernel(describe(p, s), [own, a, b])
+        np.testing.assert_allclose(own, y, atol=1e-6 * p.k, rtol=0)
+
+
+def test_infinities_and_nan_stay_where_they_are() -> None:
+    """Rests that are filled up make no NaN of others. (Three products make NaN of infinite factors.)"""
+    p = Product(20, 20, 40, "f32", "f32", "f32")
+    a, b = (np.abs(v) + np.float32(0.5) for v in operands(p))
+    a[3, 39], a[7, 0], b[5, 19] = np.inf, np.nan, -np.inf
+    with np.errstate(invalid="ignore"):
+        want = a @ b
+    for name in ("tile.bf16", "dot2.bf16"):
+        s = runs(Schedule(name, 16, 2, 2, pack_a=True))
+        y = machine(p, s, host(), a, b)
+        np.testing.assert_array_equal(np.isnan(y), np.isnan(want))
+        np.testing.assert_array_equal(np.isposinf(y), np.isposinf(want))
+        np.testing.assert_array_equal(np.isneginf(y), np.isneginf(want))
+    y = machine(p, runs(Schedule("tile.bf16x3", 16, 2, 2, pack_a=True)), host(), a, b)
+    np.testing.assert_array_equal(np.isfinite(y), np.isfinite(want))
+
+
+def layer(rows: int) -> tuple[glow.GraphBuilder, dict[str, np.ndarray], np.ndarray]:
+    """A layer with a bias, a residual and a gate; its inputs, and its result in double precision."""
+    x, w, e = numbers("f32", (rows, 100), 0), numbers("f32", (100, 70), 1) / 10, numbers("f32", (rows, 70), 2)
+    g = glow.GraphBuilder()
+    total = g.add(g.matmul(g.placeholder("x", x.shape), g.constant(w, "w")), g.constant(e[0], "c"))
+    g.save(g.relu(g.add(total, g.placeholder("e", e.shape))), "y")
+    return g, {"x": x, "e": e}, np.maximum(x.astype(np.float64) @ w + e[0] + e, 0)
+
+
+@pytest.mark.parametrize(("precision", "error"), [("float32", 1e-6), ("fast", 3e-5), ("bf16", 2e-2)])
+@pytest.mark.parametrize("rows", [1, 9, 37])
+def test_precision_is_a_choice(precision: str, error: float, rows: int) -> None:
+    g, feed, want = layer(rows)
+    net = glow.compile(g, precision=precision)
+    got = net.run(feed)["y"]
+    assert np.abs(got - want).max() <= error * np.abs(want).max()
+    note = net.report().notes.get("precision", "")
+    assert note.startswith(precision) == (precision != "float32")
+    if precision == "bf16":
+        assert "1 products by" in note
+        assert np.abs(got - want).max() > 1e-4 * np.abs(want).max()
+
+
+def test_unknown_precision_is_told() -> None:
+    with pytest.raises(glow.GlowError, match="precision='half' is none; there are: float32, fast, bf16"):
+        glow.compile(layer(1)[0], precision="half")

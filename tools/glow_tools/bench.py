@@ -15,7 +15,9 @@ from glow_tools.common import (
     add_backend,
     add_budget,
     add_exact,
+    add_precision,
     add_shape,
+    backend_text,
     command,
     count_option,
     fail,
@@ -49,6 +51,7 @@ def _arguments() -> argparse.ArgumentParser:
     add("models", nargs="+", help=".onnx files")
     add("--threads", type=count_option, default=1, help="threads of every engine (default: 1)")
     add_backend(parser)
+    add_precision(parser)
     add_exact(parser)
     add_budget(parser)
     add_shape(parser)
@@ -95,7 +98,16 @@ def _run(a: argparse.Namespace) -> int:
     with tempfile.TemporaryDirectory(prefix="glow-bench-") as folder:
         for model in a.models:
             shapes = {n: list(s) for n, s in a.shape}
-            options = a.threads, cores, a.seed, Path(folder), a.inputs, a.backend, a.exact, a.compile_budget
+            options = (
+                a.threads,
+                cores,
+                a.seed,
+                Path(folder),
+                a.inputs,
+                backend_text(a),
+                a.exact,
+                a.compile_budget,
+            )
             race = Race(model, shapes, names, *options)
             results.append(race.run(a.rounds, a.seconds))
     report = {"machine": machine(), "cores": cores, "threads": a.threads, "models": results}

@@ -20,7 +20,9 @@ from glow_tools.common import (
     add_budget,
     add_debug_info,
     add_exact,
+    add_precision,
     add_shape,
+    backend_text,
     command,
     count_option,
     fail,
@@ -61,6 +63,7 @@ def _arguments() -> argparse.ArgumentParser:
     add("--inputs", type=Path, metavar="FILE", help="values of the inputs: .npz, arrays by name, or .npy")
     add("--random", type=count_option, metavar="SEED", help="random inputs from this seed")
     add_shape(parser)
+    add_precision(parser)
     add_exact(parser)
     add_budget(parser)
     add_debug_info(parser)
@@ -121,7 +124,7 @@ def _run(a: argparse.Namespace, again: str) -> int:
             if hosted
             else glow.compile(
                 a.model,
-                backend=a.backend,
+                backend=backend_text(a),
                 threads=a.threads,
                 shapes=shapes or None,
                 progress=lambda stage: status.update(stage),

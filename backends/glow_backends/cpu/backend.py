@@ -11,7 +11,7 @@ from glow_backends.base import Backend, Program, ProgramFiles
 from glow_backends.cpu import cache
 from glow_backends.cpu.background import WRITING
 from glow_backends.cpu.debug.level import DebugInfo, debug_level
-from glow_backends.cpu.target import host, named
+from glow_backends.cpu.target import PRECISIONS, host, named
 from glow_dialects.core.errors import UnsupportedError
 
 if TYPE_CHECKING:
@@ -55,10 +55,13 @@ class CpuBackend(Backend):
         winograd: bool = True,
         search: bool = False,
         debug_info: str | None = None,
+        precision: str = "float32",
     ) -> None:
         super().__init__(threads)
         self.debug_info: DebugInfo = debug_level(debug_info)
-        self.target = named(cpu, threads)
+        if precision not in PRECISIONS:
+            raise UnsupportedError(f"precision='{precision}' is none; there are: {', '.join(PRECISIONS)}")
+        self.target = replace(named(cpu, threads), precision=precision)
         self.cpu, self.winograd, self.search = cpu, winograd, search
         self._pool: WeightPool | None = None
 
@@ -74,7 +77,8 @@ class CpuBackend(Backend):
 
     def of_one_thread(self) -> CpuBackend:
         """A backend with these options and one thread."""
-        made = CpuBackend(1, self.cpu, self.winograd, self.search, self.debug_info)
+        options = self.cpu, self.winograd, self.search, self.debug_info, self.target.precision
+        made = CpuBackend(1, *options)
         return made.in_float(self.exact)
 
     @property

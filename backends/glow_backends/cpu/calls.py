@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from llvmlite import ir
@@ -18,7 +18,6 @@ from glow_backends.cpu.emit.builder import KernelFunction, mark_open, sizes_of
 from glow_backends.cpu.jit import new_module
 from glow_backends.cpu.memory import release
 from glow_backends.cpu.target import CpuTarget
-from glow_backends.nests.dialect import KernelOp
 from glow_dialects.core.element_types import by
 from glow_dialects.core.estimates import has_extents
 from glow_dialects.core.instr_op import InstrOp
@@ -26,6 +25,9 @@ from glow_dialects.core.mapped_files import mapping_of
 from glow_dialects.core.types import Array, dtype_of, shape_of
 from glow_dialects.instr.memory import WeightOp
 from glow_dialects.ops.module import ConstantOp, lookup
+
+if TYPE_CHECKING:
+    from glow_backends.nests.dialect import KernelOp
 
 Emitter = Callable[[ir.Module, str, Any, CpuTarget], ir.Function]
 

@@ -190,7 +190,7 @@ def body_of(program: Pointwise) -> Region:
         if step.op == "constant":
             known.append(builder.number(cast(float, step.params[0]), kind))
         else:
-            known.append(builder.add(_operator(step, [known[a] for a in step.args], kind)))
+            known.append(builder.add(operator_of_step(step, [known[a] for a in step.args], kind)))
     return builder.finish(*(known[o] for o in program.outputs))
 
 
@@ -255,10 +255,10 @@ def _run_step(step: Step, arrays: Sequence[Array]) -> Array:
         return np.array(step.params[0]).astype(numpy_dtype(step.dtype))
     block = Block(arg_types=[tensor_of(a) for a in arrays])
     result = tensor(np.broadcast_shapes(*(a.shape for a in arrays)), numpy_dtype(step.dtype))
-    return _operator(step, block.args, result).evaluate(arrays)[0]
+    return operator_of_step(step, block.args, result).evaluate(arrays)[0]
 
 
-def _operator(step: Step, operands: Sequence[SSAValue], result: Tensor) -> GraphOp:
+def operator_of_step(step: Step, operands: Sequence[SSAValue], result: Tensor) -> GraphOp:
     operator: type[GraphOp] = operator_class(step.op)
     names = [n for n in operator.get_irdl_definition().properties if n != SEGMENTS]
     properties: dict[str, Any] = dict(zip(names, step.params, strict=False))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 from weakref import WeakKeyDictionary
 
 from llvmlite import ir
@@ -13,11 +13,13 @@ from xdsl.ir import SSAValue
 from glow_backends.cpu.calls import CallContext, KernelCall, Operand, dtype_name, shape
 from glow_backends.cpu.emit import values
 from glow_backends.cpu.target import CpuTarget
-from glow_backends.nests.dialect import KernelOp
 from glow_dialects.core.graph_op import GraphOp
 from glow_dialects.core.instr_op import InstrOp
 from glow_dialects.core.operator import Operator
 from glow_dialects.instr.memory import origin
+
+if TYPE_CHECKING:
+    from glow_backends.nests.dialect import KernelOp
 
 O = TypeVar("O", bound=Operator)
 S = TypeVar("S")
@@ -90,7 +92,7 @@ class Kernel(ABC, Generic[O, S]):
             self.flops(spec),
             parts=self.parts(spec, target),
             checked=self.checked(op, spec),
-            describe=self.describe,
+            describe=type(self).describe,
         )
 
 

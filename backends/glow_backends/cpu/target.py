@@ -35,6 +35,11 @@ MOST_THREADS = 256
 """No machine that this is for has more cores."""
 
 
+PRECISIONS = ("float32", "fast", "bf16")
+"""How products of float32 may be computed: as they are; by three products of bfloat16, of whose sums of two
+the factors are; or with factors rounded to bfloat16. Sums are float32."""
+
+
 @dataclass(frozen=True)
 class Costs:
     """The costs of one core for the parts of a program; cycles unless said otherwise.
@@ -98,6 +103,8 @@ class CpuTarget:
     has_bf16: bool = False
     has_amx: bool = False
     has_fma: bool = True
+    #: How factors of float32 products may be rounded: see `PRECISIONS`.
+    precision: str = "float32"
     threads: int = 1
     costs: Costs = Costs()
 

@@ -99,8 +99,6 @@ class Instruction:
     products: tuple[tuple[int, int], ...] = ((0, 0),)
     #: Most products of a chain of sums before it is stored and another begins; 0: any.
     deepest: int = 0
-    #: The element type of the operands where `parts` of them are made of wider numbers.
-    splits: str = ""
 
     @property
     def is_tile(self) -> bool:
@@ -125,7 +123,6 @@ def _tile(name: str, a: str, b: str, c: str, meaning: Meaning, feature: str, **m
 
 
 _THREE = ((1, 0), (0, 1), (0, 0))
-_SIX = ((0, 2), (1, 1), (2, 0), (0, 1), (1, 0), (0, 0))
 #: Measured: of longer chains the float32 sums themselves lose more than the split does.
 _CHAIN = 1152
 
@@ -143,11 +140,7 @@ _OWN = (
     _tile("tile.bf16", "bf16", "bf16", "f32", even_and_odd, "amx-bf16"),
     _tile(
         "tile.bf16x3", "bf16", "bf16", "f32", even_and_odd, "amx-bf16",
-        parts=2, products=_THREE, deepest=_CHAIN, splits="f32",
-    ),
-    _tile(
-        "tile.bf16x6", "bf16", "bf16", "f32", even_and_odd, "amx-bf16",
-        parts=3, products=_SIX, deepest=_CHAIN, splits="f32",
+        parts=2, products=_THREE, deepest=_CHAIN,
     ),
 )  # fmt: skip
 

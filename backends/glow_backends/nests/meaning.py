@@ -13,6 +13,7 @@ from xdsl.ir.affine import AffineMap
 
 from glow_backends.nests.dialect import KernelOp
 from glow_backends.nests.operations import LocalOp, Loop, NestOp, NumberOp, PackOp, YieldOp, memory_of
+from glow_backends.nests.products import split
 from glow_dialects.core.graph_op import GraphOp
 from glow_dialects.core.types import Array, dtype_of, element_of, tensor, tensor_of
 
@@ -109,10 +110,7 @@ def _packed(op: PackOp, source: Array, known: Mapping[SSAValue, Array | int]) ->
         if op.shift is not None:
             found = found.astype(np.int32) + op.shift.data
         return np.where(inside, found, 0).astype(dtype).reshape(own)
-    left, pieces = np.where(inside, found, np.zeros((), found.dtype)), list[Array]()
-    for _ in range(shape[parts]):
-        pieces.append(left.astype(dtype))
-        left = left - pieces[-1].astype(left.dtype)
+    pieces = split(np.where(inside, found, np.zeros((), found.dtype)), shape[parts], dtype)
     return np.stack([p.reshape(own) for p in pieces], parts)
 
 

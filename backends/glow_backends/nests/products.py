@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any, Protocol
 
 import numpy as np
 from xdsl.dialects.builtin import (
@@ -32,15 +33,36 @@ from glow_dialects.ops.arithmetic import AddOp, MaxOp, MinOp, MulOp, SubOp
 from glow_dialects.ops.unary_math import RoundOp
 
 
+class Steps(Protocol):
+    """Element-wise steps of someone else's, which can be written as operators."""
+
+    @property
+    def extras(self) -> int:
+        """How many views they read, of the result's shape."""
+        ...
+
+    def write(self, t: Body, value: SSAValue, extras: Sequence[SSAValue]) -> SSAValue:
+        """Append them to a body; what becomes of a value."""
+        ...
+
+
 @dataclass(frozen=True)
 class Finish:
     """What becomes of a sum: with `bias` a number of its column is added; with a `factor` of each "column" or
     of "all" it is a float times that; with `limits`, not below the first of three numbers nor above the
-    second, rounded, plus the third, and stored."""
+    second, rounded, plus the third, and stored. `scale` comes before the bias, `steps` behind it: they read
+    elements of views of the result's shape."""
 
     bias: bool = False
     factor: str = ""
     limits: bool = False
+    scale: float | None = None
+    steps: Steps | None = None
+
+    @property
+    def extras(self) -> int:
+        """Views of the result's shape that it reads."""
+        return 0 if self.steps is None else self.steps.extras
 
 
 @dataclass(frozen=True)
@@ -109,7 +131,17 @@ def shapes_of(p: Product, s: Schedule) -> list[tuple[int, ...]]:
         *([(p.n,)] if f.bias else []),
         *([(p.n if f.factor == "column" else 1,)] if f.factor else []),
         *([(3,)] if f.limits else []),
+        *([(*p.batch, p.m, p.n)] * f.extras),
     ]
+
+
+def split(values: Array, parts: int, dtype: np.dtype[Any]) -> list[Array]:
+    """Numbers as sums of narrower ones, each the nearest to what is left."""
+    found: list[Array] = []
+    for _ in range(parts):
+        found.append(values.astype(dtype))
+        values = values - found[-1].astype(values.dtype)
+    return found
 
 
 def pack_columns(matrix: Array, s: Schedule) -> Array:
@@ -124,18 +156,14 @@ def pack_columns(matrix: Array, s: Schedule) -> Array:
     whole, dtype = cut.transpose(*range(first), *order), by("short")[unit.b].dtype
     if unit.parts == 1:
         return np.ascontiguousarray(whole.astype(dtype))
-    found: list[Array] = []
-    for _ in range(unit.parts):
-        found.append(whole.astype(dtype))
-        whole = whole - found[-1].astype(whole.dtype)
-    return np.ascontiguousarray(np.stack(found, first + 2))
+    return np.ascontiguousarray(np.stack(split(whole, unit.parts, dtype), first + 2))
 
 
 class _Writer:
     def __init__(self, p: Product, s: Schedule) -> None:
         self.p, self.s, self.unit = p, s, s.unit
         self.ops: list[Operation] = []
-        loops = p.sizes
+        loops = [*list(p.sizes)[:-1], *(["t"] if s.unit.parts > 1 else []), "k"]
         self.places = {name: AffineExpr.dimension(i) for i, name in enumerate(loops)}
 
     def view(self, shape: Sequence[int], kind: str, align: int = 1) -> View:
@@ -185,7 +213,7 @@ class _Writer:
         bodies: tuple[Region, Region | None],
         numbers: dict[str, SSAValue],
     ) -> None:
-        sizes = self.p.sizes
+        sizes = {**self.p.sizes, "t": len(self.unit.products)}
         opened = {n: isinstance(sizes[n], Extent) for n in (*loops, *reduced)}
         known = [Loop(n, None if opened[n] else sizes[n], n in reduced) for n in (*loops, *reduced)]
         order = [list(self.places).index(n) for n in (*loops, *reduced)]
@@ -216,6 +244,7 @@ def describe(p: Product, s: Schedule, name: str = "product") -> KernelOp:
     w, unit = _Writer(p, s), s.unit
     a_at, b_at = w.batches(p.a_batch), w.batches(p.b_batch)
     finish_kinds = [p.sums] * p.finish.bias + ["f32"] * (bool(p.finish.factor) + p.finish.limits)
+    finish_kinds += [p.out] * p.finish.extras
     kinds = [p.out, p.a, unit.b if p.packed else p.b, *finish_kinds]
     aligned = unit.alignment if p.packed else 1
     views = [
@@ -252,10 +281,12 @@ def describe(p: Product, s: Schedule, name: str = "product") -> KernelOp:
     if p.finish.factor:
         columns.append((extras[p.finish.bias], w.index("j" if p.finish.factor == "column" else 0)))
     if p.finish.limits:
-        columns += [(extras[-1], w.index(i)) for i in range(3)]
+        columns += [(extras[p.finish.bias + bool(p.finish.factor)], w.index(i)) for i in range(3)]
     out = y, w.index(*loops)
     bodies = product_step(*kinds, p.sums), _finish(p, zeros, numbers)
-    w.nest(loops, ["k"], [(a, a_map), (b, b_map)], [*terms, *columns], out, bodies, numbers)
+    reduced = [n for n in w.places if n not in loops]
+    more = [(v, out[1]) for v in extras[len(extras) - p.finish.extras :]]
+    w.nest(loops, reduced, [(a, a_map), (b, b_map)], [*terms, *columns, *more], out, bodies, numbers)
     block.add_ops(w.ops)
     return KernelOp(
         regions=[Region(block)], properties={"sym_name": StringAttr(name), "schedule": ScheduleAttr(s)}
@@ -271,6 +302,21 @@ def _shifts(p: Product, unit: Instruction) -> tuple[int, int]:
     return a, 0 if p.packed else b
 
 
+def _parts(w: _Writer) -> tuple[list[AffineExpr], list[AffineExpr]]:
+    """Which parts of a and of b a turn of `t` multiplies: those of `Instruction.products`, in that order."""
+    if w.unit.parts == 1:
+        return [], []
+    t = w.places["t"]
+    first, second = (t * -1 + 2) // 2, t % 2
+    assert w.unit.products == tuple((first.eval(at, []), second.eval(at, [])) for at in _turns(w))
+    return [first], [second]
+
+
+def _turns(w: _Writer) -> list[list[int]]:
+    place = list(w.places).index("t")
+    return [[number * (i == place) for i in range(len(w.places))] for number in range(len(w.unit.products))]
+
+
 def _used(index: AffineMap) -> set[int]:
     return {d for e in index.results for d in e.used_dims()}
 
@@ -284,8 +330,8 @@ def _pack_a(w: _Writer, a: SSAValue, shift: int) -> SSAValue:
 
 
 def _rows_map(w: _Writer, batch: Sequence[str | int]) -> AffineMap:
-    k, parts = w.places["k"], [0] if w.unit.parts > 1 else []
-    return w.index(*batch, *parts, "i", *_cut(k, w.unit.k))
+    k = w.places["k"]
+    return w.index(*batch, *_parts(w)[0], "i", *_cut(k, w.unit.k))
 
 
 def _pack_b(w: _Writer, b: SSAValue, shift: int) -> SSAValue:
@@ -307,11 +353,10 @@ def _pack_b(w: _Writer, b: SSAValue, shift: int) -> SSAValue:
 
 def _panels_map(w: _Writer, batch: Sequence[str | int]) -> AffineMap:
     unit, n, j, k = w.unit, w.unit.columns(w.s.lanes), w.places["j"], w.places["k"]
-    parts = [0] if unit.parts > 1 else []
     panel, column = _cut(j, w.s.width)
     step, deep = _cut(k, unit.k)
     v, (g, e) = _cut(column, n)[0], _cut(deep, unit.group)
-    return w.index(*batch, panel, step, *parts, v, g, _cut(j, n)[1], e)
+    return w.index(*batch, panel, step, *_parts(w)[1], v, g, _cut(j, n)[1], e)
 
 
 def _cut(index: AffineExpr, size: int) -> tuple[AffineExpr, AffineExpr]:
@@ -323,8 +368,8 @@ def _finish(p: Product, zeros: tuple[int, int], numbers: Mapping[str, SSAValue])
     """What becomes of a sum of (a + shift) * (b + shift), with the sums of columns and rows behind it."""
     f = p.finish
     kinds = [p.sums, *(p.sums for z in zeros if z), *([p.sums] if f.bias else [])]
-    kinds += (["f32"] if f.factor else []) + ["f32"] * (3 if f.limits else 0)
-    if len(kinds) == 1:
+    kinds += (["f32"] if f.factor else []) + ["f32"] * (3 if f.limits else 0) + [p.out] * f.extras
+    if len(kinds) == 1 and f.scale is None and f.steps is None:
         return None
 
     def write(t: Body, total: SSAValue, *rest: SSAValue) -> SSAValue:
@@ -335,14 +380,18 @@ def _finish(p: Product, zeros: tuple[int, int], numbers: Mapping[str, SSAValue])
         if zeros[0] and zeros[1]:
             depth = t.size(numbers["k"]) if "k" in numbers else t.number(p.k, p.sums)
             total = t.add(AddOp, total, t.add(MulOp, depth, t.number(zeros[0] * zeros[1], p.sums)))
+        if f.scale is not None:
+            total = t.add(MulOp, total, t.number(f.scale, p.sums))
         if f.bias:
             total = t.add(AddOp, total, left.pop(0))
         if f.factor:
             total = t.add(MulOp, t.cast(total, "f32"), left.pop(0))
         if f.limits:
-            low, high, zero = left
+            low, high, zero = left[:3]
             total = t.add(RoundOp, t.add(MinOp, t.add(MaxOp, total, low), high))
             total = t.add(AddOp, total, zero)
+        if f.steps is not None:
+            total = f.steps.write(t, total, left)
         return t.cast(total, p.out)
 
     return body(kinds, write)

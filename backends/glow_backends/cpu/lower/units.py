@@ -73,7 +73,6 @@ _DOTS = {
     "tile.s8u8": "tdpbsud",
     "tile.bf16": "tdpbf16ps",
     "tile.bf16x3": "tdpbf16ps",
-    "tile.bf16x6": "tdpbf16ps",
 }
 LINE = 64
 """Bytes of a row of a tile."""

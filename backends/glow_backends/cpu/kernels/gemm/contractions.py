@@ -45,6 +45,8 @@ def schedule_of(p: Product, target: CpuTarget) -> Schedule:
     """How a product runs on a processor."""
     if p.sums == "i32" and p.a != "i32":
         return _bytes_schedule(p, target)
+    if p.a == "f32" and target.precision != "float32":
+        return _rounded_schedule(p, target)
     name = ("fma" if p.sums.startswith("f") else "muladd") + f".{p.sums}"
     size = values.size(p.sums)
     lanes = max(1, target.vector_bytes // size)
@@ -61,11 +63,39 @@ def schedule_of(p: Product, target: CpuTarget) -> Schedule:
     )
 
 
+def _rounded_schedule(p: Product, target: CpuTarget) -> Schedule:
+    """Tiles where there are some and rows for them; elsewhere pairs of bfloat16, or plain float32."""
+    fast = target.precision == "fast"
+    if target.has_amx and _many(p.m):
+        name = "tile.bf16x3" if fast else "tile.bf16"
+        return Schedule(name, 16, 2, 2, pack_a=True, shares=_shares(p, target, 32))
+    lanes = target.lanes
+    vectors = open_vectors(p.n, target) if isinstance(p.n, Extent) else ceil_div(p.n, lanes)
+    block = choose_block(estimate(p.m), vectors, room_of(target, True))
+    name = "fma.f32" if fast else "dot2.bf16"
+    shares = _shares(p, target, block.rows)
+    return Schedule(name, lanes, block.rows, block.vectors, pack_a=not fast, shares=shares)
+
+
+def _many(rows: int) -> bool:
+    """Whether there are rows enough for tiles."""
+    return usually(rows, ">", FEW_ROWS) if isinstance(rows, Extent) else rows > FEW_ROWS
+
+
+def overlaps(p: Product, s: Schedule) -> bool:
+    """Whether rows may be computed twice, since blocks of them overlap."""
+    if isinstance(p.m, Extent):
+        return True
+    if not s.unit.is_tile:
+        return p.m % s.rows != 0
+    tiles = ceil_div(ceil_div(p.m, s.unit.m), s.rows) * s.rows
+    return p.m % tiles != 0
+
+
 def _bytes_schedule(p: Product, target: CpuTarget) -> Schedule:
     """Tiles where there are some and rows for them, else four products an instruction."""
     rows = p.m
-    many = usually(rows, ">", FEW_ROWS) if isinstance(rows, Extent) else rows > FEW_ROWS
-    if target.has_amx and many:
+    if target.has_amx and _many(rows):
         sign = {"u8": "u", "i8": "s"}
         name, lanes, block = f"tile.{sign[p.a]}8{sign[p.b]}8", 16, (2, 2)
         whole = not isinstance(p.k, Extent) and p.k % 64 == 0

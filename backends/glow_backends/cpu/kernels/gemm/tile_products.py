@@ -1,4 +1,4 @@
-"""Products with known matrices on tile instructions, where there are rows for them."""
+"""Products of bytes with known weights on tile instructions."""
 
 from __future__ import annotations
 
