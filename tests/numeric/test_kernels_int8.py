@@ -19,7 +19,8 @@ from glow_backends.cpu.kernels.gemm.contractions import emit_product, folded, pr
 from glow_backends.cpu.kernels.gemm.gemm_int8 import Int8GemmSpec, emit_gemm_int8, pack_int8_gemm
 from glow_backends.cpu.standalone import StandaloneKernel, aligned
 from glow_backends.cpu.target import CpuTarget, host, named
-from glow_backends.nests.products import Finish, Product
+from glow_backends.nests.finish import Finish
+from glow_backends.nests.products import Product
 from glow_dialects.core.blocks import block_channels, blocked_shape, pad_to, unblock_channels
 from glow_dialects.ops.windows import convolve
 

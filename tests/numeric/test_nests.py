@@ -22,9 +22,10 @@ from glow_backends.cpu.lower.contraction import emit_contraction
 from glow_backends.cpu.lower.rooms import rooms_of
 from glow_backends.cpu.standalone import StandaloneKernel, aligned
 from glow_backends.cpu.target import CpuTarget, host, named
+from glow_backends.nests.finish import Finish
 from glow_backends.nests.instructions import instruction, instructions
 from glow_backends.nests.meaning import run_kernel
-from glow_backends.nests.products import Finish, Product, describe, pack_columns, shapes_of
+from glow_backends.nests.products import Product, describe, pack_columns, shapes_of
 from glow_backends.nests.schedule import Schedule, ScheduleAttr
 from glow_dialects.core.element_types import by
 from glow_tools.context import tool_context

@@ -130,7 +130,9 @@ KERNELS = {
     "glow_cpu.pool": "pool.pool.GlobalPool pool.pool.Pool",
     "glow_cpu.pool_backward": "pool.pool_backward_blocked.BlockedPoolBackward",
     "glow_cpu.quantize_rows": "language.quantize_rows.QuantizeRows",
-    "glow_cpu.quantized_conv": "conv.depthwise_int8.DepthwiseInt8Conv conv.conv_int8.Int8Conv",
+    "glow_cpu.quantized_conv": (
+        "conv.depthwise_int8.DepthwiseInt8Conv conv.tile_conv.TileConv conv.conv_int8.Int8Conv"
+    ),
     "glow_cpu.recurrent": "recurrent.recurrent_kernel.Recurrent",
     "glow_cpu.stack": "pointwise.elementwise.Stack",
     "glow_cpu.unblock": "data.blocking.NarrowBlocking data.blocking.Blocking",

@@ -1,4 +1,4 @@
-"""Bodies of nests, written as arithmetic of the graph's operators on elements."""
+"""Bodies of nests, written as arithmetic of the graph's operators on elements; and views."""
 
 from __future__ import annotations
 
@@ -6,10 +6,12 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
 
+from xdsl.dialects.builtin import DYNAMIC_INDEX, MemRefType, NoneAttr
 from xdsl.ir import Attribute, Block, Region, SSAValue
 
-from glow_backends.nests.operations import NumberOp, YieldOp
+from glow_backends.nests.operations import Memory, MemoryAttr, NumberOp, View, YieldOp
 from glow_dialects.core.element_types import by
+from glow_dialects.core.extent import Extent
 from glow_dialects.core.graph_op import GraphOp
 from glow_dialects.core.types import Tensor, tensor
 from glow_dialects.ops.arithmetic import AddOp, MulOp
@@ -36,10 +38,15 @@ class Body:
         self.values: Sequence[SSAValue] = self.block.args
 
     def add(
-        self, op: type[GraphOp], *values: SSAValue, kind: str | None = None, **properties: object
+        self,
+        op: type[GraphOp],
+        *values: SSAValue,
+        kind: str | None = None,
+        like: SSAValue | None = None,
+        **properties: object,
     ) -> SSAValue:
         """What an operator gives, of the type of the first of `values` if no other is said."""
-        result = element(kind) if kind is not None else values[0].type
+        result = element(kind) if kind is not None else (like or values[0]).type
         more: dict[str, Any] = properties
         made = op(*values, results=result, **more)
         self.block.add_op(made)
@@ -83,3 +90,10 @@ def product_step(a: str, b: str, total: str) -> Region:
 def sum_step(a: str, total: str) -> Region:
     """total + a."""
     return body((total, a), lambda t, total_, x: t.add(AddOp, total_, t.cast(x, total)))
+
+
+def view(shape: Sequence[int], kind: str, align: int = 1) -> View:
+    """A view of a shape, open where only the call tells a size; `align`: what its lines are multiples of."""
+    sizes = [DYNAMIC_INDEX if isinstance(n, Extent) else n for n in shape]
+    memory = MemoryAttr(Memory(align)) if align > 1 else NoneAttr()
+    return MemRefType(scalar(kind), sizes, NoneAttr(), memory)

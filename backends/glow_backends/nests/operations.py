@@ -153,11 +153,15 @@ class NestOp(IRDLOperation):
 
     def verify_(self) -> None:
         loops = self.loops.data
-        opened = sum(v.size is None for v in loops)
-        if len(self.sizes) != opened:
-            raise VerifyException(f"{self.name}: {opened} loops are open, {len(self.sizes)} sizes are given")
+        opened, given = sum(v.size is None for v in loops), len(self.sizes)
+        if given != opened:
+            raise VerifyException(
+                f"{self.name}: {opened} loops are open, {given} sizes are given; give as many"
+            )
         if len(self.maps) != len(self.views):
-            raise VerifyException(f"{self.name}: {len(self.maps)} maps for {len(self.views)} views")
+            raise VerifyException(
+                f"{self.name}: {len(self.maps)} maps for {len(self.views)} views; give as many"
+            )
         for number, (index, view) in enumerate(zip(self.maps, self.views, strict=True)):
             rank = len(_view(view).get_shape())
             if index.data.num_dims != len(loops) or len(index.data.results) != rank:
@@ -198,7 +202,9 @@ class PackOp(IRDLOperation):
         split = self.parts is not None
         dims = len(result.get_shape()) - split
         if self.index.data.num_dims != dims or len(self.index.data.results) != len(source.get_shape()):
-            raise VerifyException(f"{self.name}: {self.index.data} does not map {result} to {source}")
+            raise VerifyException(
+                f"{self.name}: {self.index.data} does not map {result} to {source}; give a number an axis"
+            )
 
 
 @irdl_op_definition

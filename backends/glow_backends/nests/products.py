@@ -2,67 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from xdsl.dialects.builtin import (
-    DYNAMIC_INDEX,
     AffineMapAttr,
     ArrayAttr,
     IndexType,
     IntAttr,
-    MemRefType,
-    NoneAttr,
     StringAttr,
 )
 from xdsl.ir import Block, Operation, Region, SSAValue
 from xdsl.ir.affine import AffineExpr, AffineMap
 
-from glow_backends.nests.bodies import Body, body, product_step, scalar, sum_step
+from glow_backends.nests.bodies import product_step, sum_step, view
 from glow_backends.nests.dialect import KernelOp
+from glow_backends.nests.finish import Finish, finish_sums
 from glow_backends.nests.instructions import Instruction
-from glow_backends.nests.operations import LocalOp, Loop, LoopsAttr, Memory, MemoryAttr, NestOp, PackOp, View
+from glow_backends.nests.operations import LocalOp, Loop, LoopsAttr, NestOp, PackOp
 from glow_backends.nests.schedule import Schedule, ScheduleAttr
 from glow_dialects.core.blocks import pad_to
 from glow_dialects.core.element_types import by
 from glow_dialects.core.extent import Extent
 from glow_dialects.core.types import Array, broadcast_shapes
-from glow_dialects.ops.arithmetic import AddOp, MaxOp, MinOp, MulOp, SubOp
-from glow_dialects.ops.unary_math import RoundOp
-
-
-class Steps(Protocol):
-    """Element-wise steps of someone else's, which can be written as operators."""
-
-    @property
-    def extras(self) -> int:
-        """How many views they read, of the result's shape."""
-        ...
-
-    def write(self, t: Body, value: SSAValue, extras: Sequence[SSAValue]) -> SSAValue:
-        """Append them to a body; what becomes of a value."""
-        ...
-
-
-@dataclass(frozen=True)
-class Finish:
-    """What becomes of a sum: with `bias` a number of its column is added; with a `factor` of each "column" or
-    of "all" it is a float times that; with `limits`, not below the first of three numbers nor above the
-    second, rounded, plus the third, and stored. `scale` comes before the bias, `steps` behind it: they read
-    elements of views of the result's shape."""
-
-    bias: bool = False
-    factor: str = ""
-    limits: bool = False
-    scale: float | None = None
-    steps: Steps | None = None
-
-    @property
-    def extras(self) -> int:
-        """Views of the result's shape that it reads."""
-        return 0 if self.steps is None else self.steps.extras
 
 
 @dataclass(frozen=True)
@@ -166,11 +130,6 @@ class _Writer:
         loops = [*list(p.sizes)[:-1], *(["t"] if s.unit.parts > 1 else []), "k"]
         self.places = {name: AffineExpr.dimension(i) for i, name in enumerate(loops)}
 
-    def view(self, shape: Sequence[int], kind: str, align: int = 1) -> View:
-        sizes = [DYNAMIC_INDEX if isinstance(n, Extent) else n for n in shape]
-        memory = MemoryAttr(Memory(align)) if align > 1 else NoneAttr()
-        return MemRefType(scalar(kind), sizes, NoneAttr(), memory)
-
     def index(self, *places: str | AffineExpr | int) -> AffineMap:
         known = [
             AffineExpr.constant(v) if isinstance(v, int) else self.places[v] if isinstance(v, str) else v
@@ -184,7 +143,7 @@ class _Writer:
         return [0 if not isinstance(n, Extent) and n == 1 else f"b{first + i}" for i, n in enumerate(shape)]
 
     def local(self, shape: Sequence[int], kind: str) -> SSAValue:
-        op = LocalOp(result_types=[self.view(shape, kind)])
+        op = LocalOp(result_types=[view(shape, kind)])
         self.ops.append(op)
         return op.result
 
@@ -193,7 +152,7 @@ class _Writer:
     ) -> SSAValue:
         op = PackOp.create(
             operands=[source],
-            result_types=[self.view(shape, kind, self.unit.alignment)],
+            result_types=[view(shape, kind, self.unit.alignment)],
             properties={
                 "index": AffineMapAttr(index),
                 **({"parts": IntAttr(axis)} if self.unit.parts > 1 else {}),
@@ -248,7 +207,7 @@ def describe(p: Product, s: Schedule, name: str = "product") -> KernelOp:
     kinds = [p.out, p.a, unit.b if p.packed else p.b, *finish_kinds]
     aligned = unit.alignment if p.packed else 1
     views = [
-        w.view(shape, kind, aligned if number == 2 else 1)
+        view(shape, kind, aligned if number == 2 else 1)
         for number, (shape, kind) in enumerate(zip(shapes_of(p, s), kinds, strict=True))
     ]
     opened = [n for n, size in p.sizes.items() if isinstance(size, Extent)]
@@ -267,7 +226,7 @@ def describe(p: Product, s: Schedule, name: str = "product") -> KernelOp:
     zeros = p.a_zero + shifts[0], p.b_zero + shifts[1]
     loops = [*(f"b{i}" for i in range(len(p.batch))), "i", "j"]
     terms: list[tuple[SSAValue, AffineMap]] = []
-    for zero, view, index, axis, size, kind in (
+    for zero, read, index, axis, size, kind in (
         (zeros[0], b, b_map, "j", p.n, kinds[1]),
         (zeros[1], a, a_map, "i", p.m, kinds[0]),
     ):
@@ -275,7 +234,7 @@ def describe(p: Product, s: Schedule, name: str = "product") -> KernelOp:
             own = [n for n in loops[:-2] if list(w.places).index(n) in _used(index)]
             room = w.local((*(p.sizes[n] for n in own), size), p.sums), w.index(*own, axis)
             step = sum_step(kind, p.sums), None
-            w.nest([*own, axis], ["k"], [(view, index)], [], room, step, numbers)
+            w.nest([*own, axis], ["k"], [(read, index)], [], room, step, numbers)
             terms.append(room)
     columns = [(extras[0], w.index("j"))] if p.finish.bias else []
     if p.finish.factor:
@@ -283,7 +242,10 @@ def describe(p: Product, s: Schedule, name: str = "product") -> KernelOp:
     if p.finish.limits:
         columns += [(extras[p.finish.bias + bool(p.finish.factor)], w.index(i)) for i in range(3)]
     out = y, w.index(*loops)
-    bodies = product_step(*kinds, p.sums), _finish(p, zeros, numbers)
+    bodies = (
+        product_step(*kinds, p.sums),
+        finish_sums(p.finish, (p.sums, p.out), zeros, numbers.get("k", p.k)),
+    )
     reduced = [n for n in w.places if n not in loops]
     more = [(v, out[1]) for v in extras[len(extras) - p.finish.extras :]]
     w.nest(loops, reduced, [(a, a_map), (b, b_map)], [*terms, *columns, *more], out, bodies, numbers)
@@ -352,46 +314,19 @@ def _pack_b(w: _Writer, b: SSAValue, shift: int) -> SSAValue:
 
 
 def _panels_map(w: _Writer, batch: Sequence[str | int]) -> AffineMap:
-    unit, n, j, k = w.unit, w.unit.columns(w.s.lanes), w.places["j"], w.places["k"]
-    panel, column = _cut(j, w.s.width)
+    panel, step, *inner = panel_places(w.places["j"], w.places["k"], w.s)
+    return w.index(*batch, panel, step, *_parts(w)[1], *inner)
+
+
+def panel_places(j: AffineExpr, k: AffineExpr, s: Schedule) -> tuple[AffineExpr, ...]:
+    """Where a column and a depth are in a packed b without parts: see `packed_shape`."""
+    unit, n = s.unit, s.unit.columns(s.lanes)
+    panel, column = _cut(j, s.width)
     step, deep = _cut(k, unit.k)
     v, (g, e) = _cut(column, n)[0], _cut(deep, unit.group)
-    return w.index(*batch, panel, step, *_parts(w)[1], v, g, _cut(j, n)[1], e)
+    return panel, step, v, g, _cut(j, n)[1], e
 
 
 def _cut(index: AffineExpr, size: int) -> tuple[AffineExpr, AffineExpr]:
     """The number of a part of some size, and the place in it."""
     return (index, AffineExpr.constant(0)) if size == 1 else (index // size, index % size)
-
-
-def _finish(p: Product, zeros: tuple[int, int], numbers: Mapping[str, SSAValue]) -> Region | None:
-    """What becomes of a sum of (a + shift) * (b + shift), with the sums of columns and rows behind it."""
-    f = p.finish
-    kinds = [p.sums, *(p.sums for z in zeros if z), *([p.sums] if f.bias else [])]
-    kinds += (["f32"] if f.factor else []) + ["f32"] * (3 if f.limits else 0) + [p.out] * f.extras
-    if len(kinds) == 1 and f.scale is None and f.steps is None:
-        return None
-
-    def write(t: Body, total: SSAValue, *rest: SSAValue) -> SSAValue:
-        left = list(rest)
-        for zero in zeros:
-            if zero:
-                total = t.add(SubOp, total, t.add(MulOp, left.pop(0), t.number(zero, p.sums)))
-        if zeros[0] and zeros[1]:
-            depth = t.size(numbers["k"]) if "k" in numbers else t.number(p.k, p.sums)
-            total = t.add(AddOp, total, t.add(MulOp, depth, t.number(zeros[0] * zeros[1], p.sums)))
-        if f.scale is not None:
-            total = t.add(MulOp, total, t.number(f.scale, p.sums))
-        if f.bias:
-            total = t.add(AddOp, total, left.pop(0))
-        if f.factor:
-            total = t.add(MulOp, t.cast(total, "f32"), left.pop(0))
-        if f.limits:
-            low, high, zero = left[:3]
-            total = t.add(RoundOp, t.add(MinOp, t.add(MaxOp, total, low), high))
-            total = t.add(AddOp, total, zero)
-        if f.steps is not None:
-            total = f.steps.write(t, total, left)
-        return t.cast(total, p.out)
-
-    return body(kinds, write)

@@ -66,7 +66,7 @@ class ScheduleAttr(Data[Schedule]):
 
         found = dict(parser.parse_comma_separated_list(parser.Delimiter.ANGLE, entry))
         if "instruction" not in found:
-            parser.raise_error("a schedule names its instruction")
+            parser.raise_error('a schedule names its instruction; add instruction = "fma.f64"')
         return Schedule(**found)
 
 

@@ -9,7 +9,6 @@ it), and are finished on their way to the result.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from math import prod
 
 from llvmlite import ir
@@ -24,39 +23,12 @@ from glow_backends.cpu.emit.open_blocks import cut_rows
 from glow_backends.cpu.emit.pointwise import emit_pointwise
 from glow_backends.cpu.emit.register_blocks import cut_evenly
 from glow_backends.cpu.lower.packing import Packer, column_sums, live_of, row_sum
-from glow_backends.cpu.lower.rooms import program_of, rooms_of
+from glow_backends.cpu.lower.rooms import Shape, View, program_of, rooms_of
 from glow_backends.cpu.lower.units import KINDS, LINE, Tiles, TilesInMemory, multiply_add
 from glow_backends.cpu.target import CpuTarget
 from glow_backends.nests.dialect import KernelOp
 from glow_backends.nests.operations import NestOp, PackOp
 from glow_dialects.core.extent import Extent, are_equal
-
-Shape = Sequence[int]
-"""Sizes, of which the run may tell some."""
-
-
-@dataclass
-class View:
-    """A view: where it begins, its element type and sizes, and how many elements its axes are apart."""
-
-    start: ir.Value
-    kind: str
-    shape: Shape
-
-    def stride(self, index: AffineMap, dim: int) -> int:
-        """How many elements a step of a loop is, where the index is linear in it."""
-        zero, one = [0] * index.num_dims, [int(i == dim) for i in range(index.num_dims)]
-        total: int = 0
-        for axis, e in enumerate(index.results):
-            step = e.eval(one, []) - e.eval(zero, [])
-            if step:
-                total = total + step * prod(self.shape[axis + 1 :])
-        return total
-
-    def first(self, index: AffineMap) -> int:
-        """The element where all loops are at their beginning."""
-        at = [e.eval([0] * index.num_dims, []) for e in index.results]
-        return sum(n * prod(self.shape[axis + 1 :]) for axis, n in enumerate(at) if n)
 
 
 class Contraction:
@@ -122,9 +94,13 @@ class Contraction:
         ends = [k.b.sdiv(k.i(k.mul(k.add(number, i), count)), k.i(parts)) for i in (0, 1)]
         return ends[0], ends[1]
 
+    def _room_rows(self) -> int:
+        """Rows of a for which there is room."""
+        return self.m
+
     def _take_rooms(self) -> None:
         k = self.k
-        sizes = self.rooms.bytes(self.s, self.m, self.depth)
+        sizes = self.rooms.bytes(self.s, self._room_rows(), self.depth)
         at: Index = k.mul(k.worker, k.opened(sum(sizes))) if k.target.threads > 1 else 0
         rooms: list[ir.Value] = []
         for size in sizes:
@@ -166,6 +142,10 @@ class Contraction:
         self.turning = list(range(len(sums) + s.columns, unit.registers))
         made = TilesInMemory if s.expand else Tiles
         self.file = made(k, unit, self.height, [*sums, *self.turning])
+
+    def _line_of_step(self, at: Index) -> Index:
+        """Where in a row what a step reads begins."""
+        return self.k.mul(at, LINE)
 
     def _row_of_tile(self, tile: Index) -> Index:
         """Where a tile of rows begins: the last ones overlap."""
@@ -324,6 +304,7 @@ class Contraction:
         total = parts[0]
         for part in parts[1:]:
             total = [self._plus(x, y) for x, y in zip(total, part, strict=True)]
+        self._hold(column)
         for r in range(rows):
             self._store(k.add(row, r), column, total[r * s.columns : (r + 1) * s.columns])
 
@@ -376,7 +357,7 @@ class Contraction:
                 for i, (start, stride) in enumerate(starts):
                     own = self.turning[i % len(self.turning)]
                     if a_part != loaded[0] or len(self.turning) < s.rows:
-                        place = k.add(k.mul(at, LINE), k.mul(part_a, a_part))
+                        place = k.add(self._line_of_step(at), k.mul(part_a, a_part))
                         self.file.load(own, k.gep(start, place, I8), stride)
                     for j, register in enumerate(columns):
                         self.file.dot(i * s.columns + j, own, register)
@@ -396,6 +377,7 @@ class Contraction:
             slice_of(0, k.opened(self.steps), self.block_sums)
         else:
             self._slices(most, slice_of)
+        self._hold(column)
         for i, row in enumerate(rows):
             with k.loop(0, self.height) as r:
                 place = k.mul(k.add(i * unit.m, r), s.width)
@@ -437,13 +419,28 @@ class Contraction:
         program, numbers = program_of(self.nest.finish.block)
         first = len(self.nest.ins)
         extras = [
-            self._extra(view, index, row, column, v)
-            for view, index in zip(self.nest.extras, self.maps[first:-1], strict=True)
+            self.held[number, v] if (number, v) in self.held else self._extra(view, index, row, column, v)
+            for number, (view, index) in enumerate(zip(self.nest.extras, self.maps[first:-1], strict=True))
         ]
         sizes = [
             self.k.splat(self.k.b.trunc(self.k.i(self.numbers[n]), I32), self.lanes, I32) for n in numbers
         ]
         return emit_pointwise(self.k, program, [total, *extras, *sizes])[0]
+
+    def _hold(self, column: Index) -> None:
+        """Load what a finish reads for every row of a block once."""
+        self.held: dict[tuple[int, int], ir.Value] = {}
+        maps = self.maps[len(self.nest.ins) : -1]
+        for number, (view, index) in enumerate(zip(self.nest.extras, maps, strict=True)):
+            if self._is_steady(view, index):
+                for v in range(self.s.columns):
+                    self.held[number, v] = self._extra(view, index, 0, column, v)
+
+    def _is_steady(self, view: SSAValue, index: AffineMap) -> bool:
+        """Whether an operand of the finish is the same for all rows."""
+        if view in self.terms:
+            return self.terms[view].loops.data[-2].name == "j"
+        return are_equal(self.views[view].stride(index, len(self.batch)), 0)
 
     def _extra(self, view: SSAValue, index: AffineMap, row: Index, column: Index, v: int) -> ir.Value:
         """Elements of a view that a finish reads: of columns, of a row, of each result, or one for all."""

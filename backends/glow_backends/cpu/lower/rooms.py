@@ -1,10 +1,14 @@
-"""What a contraction needs beside its views: room for packed operands, and the steps of its finish."""
+"""What a contraction works on: views, room for packed operands, and the steps of its finish."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from math import prod
 
+from llvmlite import ir
 from xdsl.ir import Block, SSAValue
+from xdsl.ir.affine import AffineMap
 
 from glow_backends.cpu.calls import dtype_name
 from glow_backends.cpu.emit import values
@@ -16,6 +20,33 @@ from glow_backends.cpu.quantized_steps import Steps
 from glow_backends.nests.dialect import KernelOp
 from glow_backends.nests.operations import NestOp, NumberOp, PackOp, YieldOp
 from glow_backends.nests.schedule import Schedule
+
+Shape = Sequence[int]
+"""Sizes, of which the run may tell some."""
+
+
+@dataclass
+class View:
+    """A view: where it begins, its element type and sizes, and how many elements its axes are apart."""
+
+    start: ir.Value
+    kind: str
+    shape: Shape
+
+    def stride(self, index: AffineMap, dim: int) -> int:
+        """How many elements a step of a loop is, where the index is linear in it."""
+        zero, one = [0] * index.num_dims, [int(i == dim) for i in range(index.num_dims)]
+        total: int = 0
+        for axis, e in enumerate(index.results):
+            step = e.eval(one, []) - e.eval(zero, [])
+            if step:
+                total = total + step * prod(self.shape[axis + 1 :])
+        return total
+
+    def first(self, index: AffineMap) -> int:
+        """The element where all loops are at their beginning."""
+        at = [e.eval([0] * index.num_dims, []) for e in index.results]
+        return sum(n * prod(self.shape[axis + 1 :]) for axis, n in enumerate(at) if n)
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,8 @@ from glow_backends.cpu.lower.contraction import emit_contraction
 from glow_backends.cpu.lower.rooms import rooms_of
 from glow_backends.cpu.target import CpuTarget
 from glow_backends.nests.dialect import KernelOp
-from glow_backends.nests.products import Finish, Product, describe, shapes_of
+from glow_backends.nests.finish import Finish
+from glow_backends.nests.products import Product, describe, shapes_of
 from glow_backends.nests.schedule import Schedule
 from glow_dialects.core.estimates import estimate, usually
 from glow_dialects.core.extent import Extent

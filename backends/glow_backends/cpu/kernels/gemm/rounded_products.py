@@ -14,7 +14,8 @@ from glow_backends.cpu.fused_body import operator_of_step
 from glow_backends.cpu.kernels.gemm.contractions import folded, overlaps, schedule_of
 from glow_backends.cpu.kernels.gemm.gemm import GemmSpec
 from glow_backends.nests.bodies import Body, element
-from glow_backends.nests.products import Finish, Product
+from glow_backends.nests.finish import Finish
+from glow_backends.nests.products import Product
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,8 @@ from glow_backends.cpu.calls import CallContext, Operand, shape, table
 from glow_backends.cpu.emit.packing import bias_of, factors_of
 from glow_backends.cpu.kernels.gemm.contractions import Contraction, schedule_of
 from glow_backends.cpu.kernels.gemm.gemm_int8 import in_bytes, requantize_to
-from glow_backends.nests.products import Finish, Product, pack_columns
+from glow_backends.nests.finish import Finish
+from glow_backends.nests.products import Product, pack_columns
 from glow_dialects.core.types import element_of, present
 from glow_dialects.ops.quantize import quantized_type
 from glow_dialects.ops.quantized_fully_connected import IntegerProductOp, QuantizedFullyConnectedOp
