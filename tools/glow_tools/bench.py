@@ -17,7 +17,9 @@ from glow_tools.common import (
     add_budget,
     add_exact,
     add_input,
+    add_precision,
     add_shape,
+    backend_text,
     command,
     count_option,
     fail,
@@ -56,6 +58,7 @@ def arguments() -> Parser:
     add("models", nargs="+", help=".onnx files")
     add("--threads", type=count_option, default=1, help="threads of every engine (default: 1)")
     add_backend(parser)
+    add_precision(parser)
     add_exact(parser)
     add_budget(parser)
     add_shape(parser)
@@ -114,7 +117,7 @@ def _run(a: argparse.Namespace) -> int:
                 Path(folder),
                 a.inputs,
                 a.input,
-                a.backend,
+                backend_text(a),
                 a.exact,
                 a.compile_budget,
             )

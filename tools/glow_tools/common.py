@@ -284,6 +284,24 @@ def add_backend(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--backend", default="cpu", help=told)
 
 
+def add_precision(parser: argparse.ArgumentParser) -> None:
+    """The option --precision, of the backend cpu."""
+    told = (
+        "products of float32 as three products of bfloat16 (fast), where the processor gains by it, or with "
+        "factors rounded to bfloat16 (bf16)  (default: float32)"
+    )
+    parser.add_argument("--precision", choices=("float32", "fast", "bf16"), default="float32", help=told)
+
+
+def backend_text(a: argparse.Namespace) -> str:
+    """The backend of --backend with the precision that is asked for."""
+    if a.precision == "float32":
+        return a.backend
+    if a.backend != "cpu":
+        fail("--precision is for backend cpu")
+    return f"cpu{{precision={a.precision}}}"
+
+
 def add_exact(parser: argparse.ArgumentParser) -> None:
     """The option --exact."""
     told = "compute quantised operators in float, by their definitions"

@@ -133,6 +133,7 @@ def _run(a: argparse.Namespace) -> int:
         from glow_tools.compile_check import prepare
 
         prepare(a, backend.target)
+    backend.target = backend.target.freely
     backends = [backend]
     if a.threads > 1 and backend.target.triple.startswith("wasm"):  # not every page may have threads
         backends = [CpuBackend(cpu=_target(a)), backend]

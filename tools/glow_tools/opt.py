@@ -43,7 +43,7 @@ EXAMPLES = """\
   glow-opt model.onnx -p optimize --timing --statistics --dump steps
   cat net.mlir | glow-opt - -p 'glow-schedule{by=order}' --print-ir changed
 """
-TARGETS = ("mlir", "glow-ir", "dot", "svg", "llvm-ir", "asm")
+TARGETS = ("mlir", "glow-ir", "dot", "svg", "kernels", "llvm-ir", "asm")
 
 
 def arguments() -> Parser:
@@ -60,7 +60,7 @@ def arguments() -> Parser:
     add("-t", "--target", default="mlir", type=_target, help=printed)
     add("-o", "--output", help="output file (default: standard output)")
     add_shape(parser)
-    add("--mcpu", default="host", help="CPU for llvm-ir and asm (default: host)")
+    add("--mcpu", default="host", help="CPU for kernels, llvm-ir and asm (default: host)")
     add("--print-op-generic", action="store_true", help="print the generic form")
     add("--print-debuginfo", action="store_true", help="print the locations of operations")
     told = "the file has several programs, separated by // -----"

@@ -23,7 +23,9 @@ from glow_tools.common import (
     add_exact,
     add_input,
     add_json,
+    add_precision,
     add_shape,
+    backend_text,
     command,
     count_option,
     fail,
@@ -59,6 +61,7 @@ def arguments() -> Parser:
     add("--threads", type=threads_option, default=1, help=told)
     add_input(parser)
     add_shape(parser)
+    add_precision(parser)
     add_exact(parser)
     add_budget(parser)
     add_debug_info(parser)
@@ -140,7 +143,7 @@ def _compiled(a: argparse.Namespace, shapes: dict[str, Any], progress: Any) -> A
 
     return glow.compile(
         a.model,
-        backend=a.backend,
+        backend=backend_text(a),
         threads=a.threads,
         shapes=shapes or None,
         progress=progress,
