@@ -17,6 +17,7 @@ from pathlib import Path
 
 import ml_dtypes
 import numpy as np
+import special_gradients
 from special_cards import KINDS, crossed, filled, is_float, mild, run, samples, special, ulps, unequal
 from special_doors import DOORS, Name, compared
 
@@ -297,6 +298,19 @@ of them) these differ in some element, each for the reason given.
 | operator | door | types | reason | for instance: operands: ours, there the peer's |
 | --- | --- | --- | --- | --- |
 """
+GRADIENTS = """
+## Gradients
+
+At zeros, ties and limits a function has no one slope. Graphs that are trained and compiled functions, in
+forward and reverse mode, have PyTorch's there: equal elements share the gradient of a maximum, as PyTorch's
+`amax`, `maximum` and JAX have it (`torch.max` of an axis gives it to the first); a norm or a standard deviation of
+0 has the gradient 0; of a branch of `where` that is not taken an infinite slope is NaN, as in both. Tests compare
+{count} functions in graphs and functions with PyTorch and JAX. Of operands that are NaN there is no right slope. Where
+the two differ at finite operands:
+
+| function | operands | PyTorch, here | JAX |
+| --- | --- | --- | --- |
+"""
 CARDS = """
 ## Where the CPU differs from the card
 
@@ -331,7 +345,8 @@ def page(rows: Rows, compared: int, cards: set[str], kinds: Sequence[str]) -> st
     text = INTRODUCTION.format(cards=len(cards), kinds=", ".join(kinds), compared=compared)
     for (operator, door, reason), (known, example) in sorted(rows.items()):
         text += f"| {operator} | {door} | {', '.join(known)} | {reason} | {example} |\n"
-    return text + CARDS + "".join(f"| {name} | {reason} |\n" for name, reason in sorted(CARD_REASONS.items()))
+    text += CARDS + "".join(f"| {name} | {reason} |\n" for name, reason in sorted(CARD_REASONS.items()))
+    return text + GRADIENTS.format(count=len(special_gradients.NAMES)) + special_gradients.page()
 
 
 def main() -> None:
