@@ -302,11 +302,11 @@ GRADIENTS = """
 ## Gradients
 
 At zeros, ties and limits a function has no one slope. Graphs that are trained and compiled functions, in
-forward and reverse mode, have PyTorch's there: equal elements share the gradient of a maximum, as PyTorch's
-`amax`, `maximum` and JAX have it (`torch.max` of an axis gives it to the first); a norm or a standard deviation of
-0 has the gradient 0; of a branch of `where` that is not taken an infinite slope is NaN, as in both. Tests compare
-{count} functions in graphs and functions with PyTorch and JAX. Of operands that are NaN there is no right slope. Where
-the two differ at finite operands:
+forward and reverse mode, have PyTorch's there: equal elements share the gradient of a maximum, as in
+PyTorch's `amax` and `maximum` and in JAX (`torch.max` of an axis gives it to the first); a norm or a standard
+deviation of 0 has the gradient 0; of a branch of `where` that is not taken an infinite slope is NaN, as in
+both. Tests compare {count} functions in graphs and functions with PyTorch and JAX. Of operands that are NaN
+there is no right slope. Where the two differ at finite operands:
 
 | function | operands | PyTorch, here | JAX |
 | --- | --- | --- | --- |
