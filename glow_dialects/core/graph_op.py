@@ -63,6 +63,8 @@ class GraphOp(Operator):
     HOMOGENEOUS: ClassVar[bool] = False
     #: Cuts its operand off at a limit: relu, clip, the larger of two numbers.
     CLAMPS: ClassVar[bool] = False
+    #: Properties of which only the gradient depends: code does not ask for them.
+    ONLY_GRADIENT: ClassVar[tuple[str, ...]] = ()
     #: The operand whose small relative errors near zero become large errors of the result; None: no such.
     MAGNIFIES: ClassVar[int | None] = None
     #: Sums of products of operands 0 and 1, linear in each: most of a network's arithmetic.

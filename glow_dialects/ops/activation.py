@@ -366,6 +366,7 @@ class ClipOp(UnaryOp):
     max = float_prop(math.inf)
     #: A limit itself passes no gradient, as hardtanh has it; clamp passes it.
     strict = bool_prop(False)
+    ONLY_GRADIENT = ("strict",)
 
     def check(self) -> None:
         if math.isnan(self.min) or math.isnan(self.max):

@@ -172,6 +172,7 @@ class ExtremeOp(ReductionOp):
     ARG: ClassVar[str]
     #: Of equal elements of an axis the first has the gradient; else they share it.
     first = bool_prop(False)
+    ONLY_GRADIENT = ("first",)
 
     def cotangent(self, dy: Term, x: Term, y: Term) -> Term:
         if self.first and len(self.axes) == 1:

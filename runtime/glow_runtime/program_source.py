@@ -37,7 +37,7 @@ def _name(name: object) -> str:
     return name
 
 
-def _dimensions(name: str, shape: Any) -> tuple[int, ...]:
+def _dimensions(name: str, shape: Any) -> tuple[Any, ...]:
     if isinstance(shape, int):
         return (shape,)
     try:

@@ -179,8 +179,9 @@ def steps_of(op: Operation, args: Sequence[int], parts: Steps) -> int:
 
 def parameters(op: GraphOp) -> tuple[float | int | bool | str, ...]:
     """The properties of an element-wise op in the order of its definition, as rules take them."""
+    left_out = (SEGMENTS, *op.ONLY_GRADIENT)
     names = op.get_irdl_definition().properties
-    return tuple(getattr(op, n) for n in names if n != SEGMENTS and n in op.properties)
+    return tuple(getattr(op, n) for n in names if n not in left_out and n in op.properties)
 
 
 def body_of(program: Pointwise) -> Region:

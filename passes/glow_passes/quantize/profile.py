@@ -121,6 +121,12 @@ def graph_sizes(module: ModuleOp) -> list[str]:
     return lines
 
 
+def _inputs(lines: Sequence[str]) -> dict[str, str]:
+    """The shapes of the inputs by name."""
+    found = (line.removeprefix(_INPUT).rpartition(": ") for line in lines if line.startswith(_INPUT))
+    return {name: shape for name, _, shape in found}
+
+
 def _size_text(shape: Sequence[int]) -> str:
     return "x".join(map(str, shape))
 
@@ -133,10 +139,7 @@ def _other_sizes(
     Inputs may have another number of samples, and sizes that the profile leaves open; `shapes` are those that
     it was taken with then.
     """
-    mine, other = (
-        dict(t.removeprefix(_INPUT).rpartition(": ")[::2] for t in lines if t.startswith(_INPUT))
-        for lines in (there, here)
-    )
+    mine, other = _inputs(there), _inputs(here)
     ratios = {(1, 1)}
     for name, have in other.items() if mine != other else ():
         taken = _size_text(shapes.get(name, ())) or mine.get(name, "")
