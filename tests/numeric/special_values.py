@@ -312,16 +312,16 @@ values or all pairs of them. These have different elements:
 GRADIENTS = """
 ## Gradients
 
-At zeros, ties and limits a function has no unique slope. Graphs that are trained, and compiled functions in forward
-and reverse mode, have the slopes of PyTorch:
+At zeros, ties and limits a function has no unique slope. Graphs that are trained, and compiled functions in
+forward and reverse mode, have the slopes of PyTorch:
 
-- Equal elements share the gradient of a maximum, as in PyTorch's `amax` and `maximum` and in JAX. `torch.max` of an
-  axis gives all of it to the first one.
+- Equal elements share the gradient of a maximum, as in PyTorch's `amax` and `maximum` and in JAX. `torch.max`
+  of an axis gives all of it to the first one.
 - A norm or a standard deviation of 0 has the gradient 0.
 - If a branch of `where` that is not selected has an infinite slope, the gradient is NaN, as in both.
 
-Tests compare {count} functions, in graphs and compiled functions, with PyTorch and JAX. NaN operands are not compared:
-there is no right slope. The two differ at these finite operands:
+Tests compare {count} functions, in graphs and compiled functions, with PyTorch and JAX. NaN operands are not
+compared: there is no right slope. The two differ at these finite operands:
 
 | function | operands | PyTorch, here | JAX |
 | --- | --- | --- | --- |
