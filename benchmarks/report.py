@@ -13,7 +13,7 @@ RACES = {
     "light": "Light models of the onnx package, random weights, batch 1, one thread",
     "batch8": "Batch 8, one thread",
     "threads": "Batch 8, two threads",
-    "small": "Networks of microseconds, one thread",
+    "small": "Very small networks, one thread",
     "zoo": "Real models of published packages, one thread",
     "architectures": "Architectures of torchvision and timm, random weights, batch 1, one thread",
 }
@@ -23,12 +23,20 @@ PEERS = ("onnxruntime", "openvino", "torch")
 INTRO = """\
 # Results
 
-Measured by `python -m benchmarks.compare`: every engine in a process of its own, pinned to the same core,
-in alternating short rounds; medians. *x best* is the time of the fastest peer over ours, so that more than 1
-means we are faster. *Error* is the largest difference from onnxruntime's outputs over the largest of them.
-*Load* is from the file to the first run's start with an empty cache, *warm* the same in a later process.
-Inputs and outputs are bound once on every engine. Random weights saturate the softmax of some light models:
-their error of 0 says little, the tests compare all nine with tolerances of 1e-3 and 1e-5.
+`python -m benchmarks.compare` measures these figures. Every engine runs in its own process, pinned to the
+same core, in alternating short rounds. Times are medians. Inputs and outputs are bound once on every
+engine.
+
+| column | meaning |
+| --- | --- |
+| x best | the time of the fastest peer divided by ours; more than 1 means that Glow is faster |
+| spread | the variation of the rounds |
+| error | the largest difference from onnxruntime's outputs, divided by the largest output |
+| load | time from the file to the start of the first run, with an empty cache |
+| warm | the same in a later process |
+
+Random weights saturate the softmax of some light models, so an error of 0 says little there. The tests
+compare all nine with tolerances of 1e-3 and 1e-5.
 """
 
 
@@ -59,7 +67,7 @@ def environment(results: Mapping[str, Any]) -> list[str]:
     return [
         f"{found['processor']}, {found['cores']} cores; Python {found['python']}; {versions}.",
         "",
-        "![speed against the fastest peer](speed.svg)",
+        "![speed relative to the fastest peer](speed.svg)",
         "",
     ]
 
@@ -69,8 +77,8 @@ def stamp(table: Mapping[str, Any]) -> str:
     busy = ""
     if table["load"] > 0.5:
         busy = (
-            f" Other programs were running (load {table['load']} of {table['machine']['cores']} cores "
-            "before the run): absolute times are above those of a quiet machine, and the spread shows it."
+            f" The machine was busy (load {table['load']} of {table['machine']['cores']} cores before the "
+            "run), so times are longer than on an idle machine."
         )
     return f"{table['date']}.{busy}\n"
 
@@ -88,7 +96,7 @@ def race_table(rows: Sequence[Row]) -> list[str]:
     ratios = [r["engines"]["glow"]["speedup"] for r in rows if "speedup" in r["engines"]["glow"]]
     if ratios:
         mean = math.exp(sum(map(math.log, ratios)) / len(ratios))
-        lines += ["", f"Geometric mean {mean:.2f} x the fastest peer, least {min(ratios):.2f} x."]
+        lines += ["", f"Geometric mean {mean:.2f} x the fastest peer, minimum {min(ratios):.2f} x."]
     return [*lines, ""]
 
 
@@ -127,9 +135,9 @@ def kernel_table(table: Mapping[str, Any]) -> list[str]:
     lines = [
         "## Direct convolution kernels, Winograd off, one core\n",
         stamp(table),
-        "The shortest run of each kernel inside the whole program, beside the best of the bursts of "
-        "multiply-adds that ran between the program's runs.\n",
-        "| model | convolutions | all together | median | least | best | measured peak GFLOP/s |",
+        "The shortest run of each kernel in the program, relative to the measured peak of multiply-adds "
+        "between the runs.\n",
+        "| model | convolutions | total | median | minimum | maximum | measured peak GFLOP/s |",
         "| --- |" + " ---: |" * 6,
     ]
     for row in table["rows"]:
@@ -161,9 +169,10 @@ def shapes_table(table: Mapping[str, Any]) -> list[str]:
     lines = [
         "## Another input shape in a warm process\n",
         stamp(table),
-        "Seconds of the processor (all threads) and elapsed: from the file to the first answer with an empty "
-        "cache, and for a program of a second shape after that.\n",
-        "| model | first, processor s | elapsed s | second, processor s | elapsed s | kernels | new ones |",
+        "Processor time (all threads) and elapsed time in seconds: from the file to the first result with an "
+        "empty cache, and then for a second input shape.\n",
+        "| model | first, processor s | elapsed s | second, processor s | elapsed s | kernels "
+        "| new kernels |",
         "| --- |" + " ---: |" * 6,
     ]
     for row in table["rows"]:

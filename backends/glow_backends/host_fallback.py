@@ -19,11 +19,21 @@ from glow_passes.partition.support import by_support
 
 
 class HostFallback(Backend):
-    """Two backends as one: `glow.compile(model, backend=HostFallback(NpuBackend()))`, by name `npu+cpu`.
+    """Two backends as one: a device, and a host for what the device does not support.
 
-    A node goes to `device` where that supports it, or else to `host`; one that neither supports is
-    decomposed. Runs of nodes of one backend become one program of it, and values between two programs
-    are copied from one memory to the other.
+    A node runs on the device if the device supports it, otherwise on the host. If neither supports it, it is
+    decomposed. Consecutive nodes of one backend become one program, and values are copied between programs.
+    The name of such a backend is `npu+cpu`.
+
+    Args:
+        device: The backend of the device.
+        host: The backend of the host.
+        threads: Threads of the host's programs.
+
+    Examples:
+        >>> g = glow.GraphBuilder()
+        >>> g.save(g.relu(g.placeholder("x", (2,))), "y")
+        >>> net = glow.compile(g, backend=glow.HostFallback("interpreter", host="cpu"))
     """
 
     def __init__(self, device: Backend | str, host: Backend | str = "cpu", threads: int = 1) -> None:

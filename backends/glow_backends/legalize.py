@@ -41,7 +41,7 @@ def runs(backend: Backend, node: GraphOp) -> bool:
         told = f"returns {answer!r}"
     who = f"backend {backend.name}{package_of(type(backend))}"
     raise UnsupportedError(
-        f"{who}: supports() {told} for {node.name}; it has to return True or False for every operator"
+        f"{who}: supports() {told} for {node.name}; it must return True or False for every operator"
     )
 
 
@@ -80,12 +80,13 @@ class LegalizePass(BackendSpec, GraphPass):
         what = f"{node.name} ('{where}')" if where else node.name
         if self.backend.compiles_graphs() or node.INSTR is not None:
             raise UnsupportedError(
-                f"{who} does not run {what}, nor what it is made of; '{self.backend.name}+cpu' runs the rest "
+                f"{who} supports neither {what} nor its decomposition; "
+                f"'{self.backend.name}+cpu' runs the rest "
                 "of a model on the host"
             )
         if not node.can_decompose():
             raise UnsupportedError(f"{who}: {what} has neither an instruction nor a decomposition")
         raise UnsupportedError(
-            f"{who} says that it supports {what}, which has no instruction: its supports() must be "
-            "false for it, so that it is decomposed, or the operator's card needs a reference"
+            f"{who} claims to support {what}, which has no instruction: its supports() must be False "
+            "for it, so that it is decomposed, or the operator needs a reference in NumPy"
         )

@@ -99,7 +99,7 @@ def check_states(made: Sequence[FuncOp], who: str) -> None:
         for op in function.walk():
             if isinstance(op, GetOp) and (name := op.symbol.root_reference.data) in written:
                 raise UnsupportedError(
-                    f"{who}: one part updates '{name}', and a later one needs what it was before; "
+                    f"{who}: one part updates '{name}', and a later one needs the old value; "
                     "compile for one backend"
                 )
         written |= {name for op in function.walk() if isinstance(op, SaveOp) and (name := _held(op))}

@@ -14,8 +14,8 @@ import glow_compiler
 
 INTRODUCTION = """# Python API
 
-`import glow_compiler as glow`. What a caller can do wrong is raised as a [GlowError](#GlowError) (or
-`TypeError`) whose message says what, where and what to do.
+`import glow_compiler as glow`. Errors of the caller are a [GlowError](#GlowError) or a `TypeError`. The
+message says what is wrong, where, and what to do.
 """
 
 

@@ -14,8 +14,8 @@ from glow_dialects.ops import OPERATORS
 
 INTRODUCTION = """# Dialects
 
-`glow-opt` reads programs in these dialects, and so does `xdsl-opt`, through the entry point
-`xdsl.universe`. What they are for: [levels](../architecture.md#levels).
+`glow-opt` reads programs in these dialects. So does `xdsl-opt`, through the entry point `xdsl.universe`.
+[Architecture](../architecture.md#levels) explains the purpose of each dialect.
 """
 #: Operators of the graph dialect with a section in the reference of operators.
 _OPERATORS = frozenset(name for names in OPERATORS.values() for name in names.split())

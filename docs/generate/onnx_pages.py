@@ -19,10 +19,10 @@ HOST = {"selection", "strings"}
 DOMAINS = ("", "ai.onnx.ml", "ai.onnx.preview.training")
 INTRODUCTION = """# ONNX operators
 
-An operator is imported by a *rule* of [rules](../../frontends/glow_frontends/onnx/rules), as the *function
-body* that the standard gives it, or by a rule that works on arrays at run time (*host*). [ONNX
-models](../onnx.md) says what happens where data decide shapes. Of the official backend suite {counts} cases
-pass; [tests/onnx/suite.py](../../tests/onnx/suite.py) runs it.
+There are three ways to import an operator: by a *rule* of [rules](../../frontends/glow_frontends/onnx/rules),
+by the *function body* in the ONNX standard, or by a rule for arrays at run time (*host*). [ONNX
+models](../onnx.md#data-dependent-models) explains data-dependent shapes. Of the official backend test suite,
+{counts} cases pass; [tests/onnx/suite.py](../../tests/onnx/suite.py) runs it.
 """
 
 

@@ -1,4 +1,4 @@
-"""The reference of the graph dialect's operators: every one that a card names."""
+"""The reference of the operators of the graph dialect."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from xdsl.ir import Attribute
 from xdsl.irdl import OptionalDef, PropertyDef, VariadicDef
 from xdsl.utils.exceptions import VerifyException
 
-from glow_backends.cpu.kernel_table import has_kernel
+from glow_backends.cpu.kernel_table import way_of
 from glow_dialects.core.attributes import to_python
 from glow_dialects.core.builder import Builder
 from glow_dialects.core.errors import GlowError
@@ -37,12 +37,14 @@ from glow_frontends.onnx.export import export_model
 
 INTRODUCTION = """# Operators
 
-Every operator of the dialect `glow`, from its card in [glow_dialects/ops](../../glow_dialects/ops).
-*Element types* are those that the operator's verifier takes; the forms below them are uses that the tests
-run; *in ONNX* is what [the exporter](../onnx.md#back-to-onnx) writes. On the backend `cpu` an operator is a
-*kernel*, is *decomposed* into operators that have one, or runs on the *host* by its meaning in NumPy. Every
-operator also takes an advisory
-[predicate](../glossary.md#predicate).
+This page lists every operator of the dialect `glow`. The definitions are in
+[glow_dialects/ops](../../glow_dialects/ops).
+
+- *Element types* are those that the operator's verifier accepts. The examples below them are test cases.
+- *In ONNX* is what [the exporter](../onnx.md#export-to-onnx) writes.
+- On the backend `cpu`, an operator has a *kernel*, is *decomposed* into operators with kernels, or runs on
+  the *host*, in NumPy.
+- Every operator also has an optional [predicate](../glossary.md#predicate).
 """
 #: Element types that operands are tried with.
 TYPES = tuple(
@@ -115,14 +117,7 @@ def _row(entry: Entry) -> tuple[str, ...]:
 
 def native(entry: Entry) -> str:
     """How the backend for CPUs runs an operator."""
-    op = entry.operation
-    if op is None:
-        return ""
-    if op.VIEW:
-        return "view"
-    if op.INSTR is not None and has_kernel(op):
-        return "kernel"
-    return "decomposed" if op.can_decompose() else "host"
+    return "" if entry.operation is None else way_of(entry.operation)
 
 
 def in_onnx(entry: Entry) -> str:

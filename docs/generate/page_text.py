@@ -9,6 +9,9 @@ from inspect import cleandoc
 
 #: Code between backticks, which is left as it is.
 _CODE = re.compile(r"(`[^`]*`)")
+#: The sections of a docstring, and the name at the start of an item of one.
+SECTIONS = ("Args:", "Returns:", "Raises:", "Examples:")
+_ITEM = re.compile(r"^(\*{0,2}\w+): ", re.MULTILINE)
 
 
 def plain(text: str) -> str:
@@ -44,14 +47,30 @@ def block(lines: Iterable[str], language: str = "text") -> Iterator[str]:
 
 
 def docstring(text: str | None) -> Iterator[str]:
-    """A docstring's paragraphs; those that are Python are code."""
+    """A docstring's paragraphs and sections; those that are Python are code."""
     for paragraph in cleandoc(text or "").split("\n\n"):
         lines = paragraph.splitlines()
-        if _is_code(paragraph):
+        if lines and lines[0] in SECTIONS:
+            yield from _section(lines[0], cleandoc("\n" + "\n".join(lines[1:])))
+        elif _is_code(paragraph):
             yield from block((line.removeprefix("    ") for line in lines), "python")
         else:
             yield from (plain(line) for line in lines)
             yield ""
+
+
+def _section(title: str, text: str) -> Iterator[str]:
+    """A section: a list of names with what they are, a sentence, or code."""
+    yield f"**{title.removesuffix(':')}**\n"
+    items = _ITEM.split(text)
+    if title == "Examples:":
+        yield from block(text.splitlines(), "pycon")
+    elif len(items) > 1:
+        for name, told in zip(items[1::2], items[2::2], strict=True):
+            yield f"- `{name}`: {plain(' '.join(told.split()))}"
+        yield ""
+    else:
+        yield from (plain(" ".join(text.split())), "")
 
 
 def _is_code(paragraph: str) -> bool:

@@ -16,13 +16,13 @@ from glow_tools.pipelines import every_pass, named
 ROOT = Path(__file__).parents[2]
 INTRODUCTION = """# Passes
 
-`glow-opt FILE -p PASSES` runs passes by name, with options in braces (`glow-schedule{by=order}`), and
-[pipelines](#pipelines). A pass is a frozen dataclass: its options are its fields, from Python
-`DecomposePass().apply(context, module)`. How to write one: [a pass](../tutorials/pass.md).
+`glow-opt FILE -p PASSES` runs passes and [pipelines](#pipelines) by name. Options are in braces:
+`glow-schedule{by=order}`. In Python, a pass is a frozen dataclass, and its options are its fields:
+`DecomposePass().apply(context, module)`. The tutorial [a pass](../tutorials/pass.md) writes one.
 """
 PIPELINES = """## Pipelines
 
-A pipeline is a name for passes in order; `glow-opt -p NAME --show-pipeline` prints it with options.
+A pipeline is a named list of passes. `glow-opt -p NAME --show-pipeline` prints it with options.
 """
 
 

@@ -180,7 +180,7 @@ class BitsAttr(ParametrizedAttribute):
         try:
             data = bytes.fromhex(text.removeprefix("0x"))
         except ValueError:
-            parser.raise_error(f"'{text}' is not hexadecimal; write digits 0 to 9 and a to f, two a byte")
+            parser.raise_error(f"'{text}' is not hexadecimal; write digits 0 to 9 and a to f, two per byte")
         return kind, BytesAttr(data)
 
     def verify(self) -> None:
@@ -188,7 +188,7 @@ class BitsAttr(ParametrizedAttribute):
         if len(self.data.data) != count * dtype_of(self.type).itemsize:
             raise VerifyException(
                 f"#glow.bits: {len(self.data.data)} bytes for {self.type}"
-                "; write two hexadecimal digits a byte"
+                "; write two hexadecimal digits per byte"
             )
 
 

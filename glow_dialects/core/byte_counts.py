@@ -13,5 +13,5 @@ def byte_count(text: str) -> int:
     """`64M` -> 67108864; K, M and G are powers of 1024. A GlowError where it is no such number."""
     match = re.fullmatch(r"(\d+)([KMG]?)", text.strip().upper())
     if match is None:
-        raise GlowError(f"'{text}' is no number of bytes: give one such as 65536, 64K or 2G")
+        raise GlowError(f"'{text}' is not a size in bytes; write for example 65536, 64K or 2G")
     return int(match[1]) * _UNITS[match[2]]

@@ -96,7 +96,7 @@ class Conditions:
         """OpenSizes where a size was fixed, so that what was made is for one size only."""
         fixed = next((c for c in self.met if c.relation == "=="), None)
         if fixed is not None:
-            raise OpenSizes(f"what is made of them is for {fixed} only")
+            raise OpenSizes(f"the program would be valid for {fixed} only")
 
     @contextmanager
     def provisional(self) -> Generator[None]:

@@ -9,55 +9,57 @@ from dataclasses import dataclass
 
 
 class GlowError(Exception):
-    """Base of every error that a user can cause."""
+    """The base class of all errors that a user can cause."""
 
 
 class UnsupportedError(GlowError):
-    """A valid program asks for something that this compiler or backend does not do."""
+    """A valid program needs something that this compiler or backend does not support."""
 
 
 class ShapeError(GlowError):
-    """Shapes do not fit, or a symbolic dimension has no value."""
+    """Shapes do not match, or a dynamic dimension has no value."""
 
 
 class UnknownNumberError(ShapeError):
-    """A number that shapes depend on is not known when compiling."""
+    """A number that shapes depend on is not known at compile time."""
 
 
 class CompileError(GlowError):
-    """Compilation failed although the program was accepted."""
+    """Compilation failed, although the program is valid."""
 
 
 class BindingError(GlowError):
-    """A run-time input has the wrong name, shape or dtype."""
+    """An input of a run has a wrong name, shape or element type."""
 
 
 class ClosedError(GlowError):
-    """Something that was closed is asked to work."""
+    """An object was used after it was closed."""
 
 
 class PartitionError(GlowError):
-    """A network cannot be divided as asked: nodes in a circle, or more bytes than the devices have."""
+    """A network cannot be partitioned in this way: partitions would wait for each other, or memory is too
+    small.
+    """
 
 
 class NetworkError(GlowError):
-    """A host has no network of this name, or cannot change it now."""
+    """A host has no network with this name, or cannot change it now."""
 
 
 class RefusedError(GlowError):
-    """A host has as many requests as it may hold; try again later."""
+    """A host has too many requests; try again later."""
 
 
 class DeadlineError(GlowError, TimeoutError):
-    """A request took longer than it was allowed."""
+    """A request took longer than its timeout."""
 
 
 class DeviceError(GlowError):
-    """A device failed, or is gone."""
+    """A device failed, or no longer exists."""
 
 
 class DeviceMemoryError(DeviceError):
-    """A device has not the memory that a function needs."""
+    """A device does not have enough memory for a function."""
 
 
 class RaisedError(GlowError):
@@ -78,7 +80,7 @@ def internal(error: Exception, place: str) -> str:
         raise error
     return (
         f"internal error in {place}: {type(error).__name__} {error}".strip()
-        + "; this is a mistake of the compiler, please report it"
+        + "; this is a bug in the compiler, please report it"
     )
 
 
@@ -94,7 +96,7 @@ def raised(kind: str, message: str, where: str) -> RaisedError:
 
 @dataclass(frozen=True)
 class Problem:
-    """One thing wrong with one node of a model; formats without versions of operators have opset 0."""
+    """One problem with one node of a model. `opset` is 0 for formats without operator versions."""
 
     node: str
     op: str
@@ -107,7 +109,7 @@ class Problem:
 
 
 class ImportProblems(GlowError):
-    """Everything wrong with a model, reported at once; `problems` lists it node by node."""
+    """A model cannot be imported. `problems` lists everything that is wrong, node by node."""
 
     def __init__(self, source: str, problems: Sequence[Problem | str]) -> None:
         self.problems = tuple(problems)

@@ -395,6 +395,19 @@ def _limits(atom: Atom) -> Range:
     return low // atom.bottom, high // atom.bottom if high != inf else inf
 
 
+def _parted(terms: Mapping[Product, int], divisor: Product, factor: int) -> tuple[dict[Product, int], ...]:
+    """The terms that a divisor divides, each divided by it, and the others."""
+    whole: dict[Product, int] = {}
+    rest: dict[Product, int] = {}
+    for product, f in terms.items():
+        left = _without(product, divisor)
+        if left is not None and f % factor == 0:
+            whole[left] = f // factor
+        else:
+            rest[product] = f
+    return whole, rest
+
+
 def _divided(top: Any, bottom: Any) -> tuple[Any, Any]:
     """The whole part and the remainder of a division by what is not negative."""
     known = top if isinstance(top, Extent) else bottom
@@ -403,14 +416,7 @@ def _divided(top: Any, bottom: Any) -> tuple[Any, Any]:
         ((divisor, factor),) = under.items()
         if factor < 0:
             raise ValueError(f"{top} // {bottom}: a size is divided by a negative number")
-        whole: dict[Product, int] = {}
-        rest: dict[Product, int] = {}
-        for product, f in over.items():
-            left = _without(product, divisor)
-            if left is not None and f % factor == 0:
-                whole[left] = f // factor
-            else:
-                rest[product] = f
+        whole, rest = _parted(over, divisor, factor)
         rest_value = known._made(rest)
         whole_value = known._made(whole)
         if not rest:

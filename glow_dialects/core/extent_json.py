@@ -74,7 +74,7 @@ class SizeReader:
         extent, relation = data
         value = self.size(extent)
         if not isinstance(value, Extent) or relation not in ("==", "!=", "<", ">="):
-            raise ValueError(f"no condition: {data}")
+            raise ValueError(f"not a condition: {data}")
         return Condition(value, relation)
 
     def _atom(self, data: Any) -> Atom:
@@ -86,12 +86,12 @@ class SizeReader:
         place, arguments, index, known = data
         module, _, name = place.partition(":")
         if not module.startswith(_OWN):
-            raise ValueError(f"no function of sizes: {place}")
+            raise ValueError(f"not a function of sizes: {place}")
         function = getattr(import_module(module), name)
         return Computed(function, self.sizes(arguments), index, self._extent(known))
 
     def _extent(self, data: Any) -> Extent:
         value = self.size(data)
         if not isinstance(value, Extent):
-            raise ValueError(f"no extent: {data}")
+            raise ValueError(f"not an extent: {data}")
         return value

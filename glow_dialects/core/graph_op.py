@@ -114,14 +114,15 @@ class GraphOp(Operator):
             raise VerifyException(f"{self.name} needs {', '.join(sorted(missing))}; give them in braces")
         if unknown := attributes.keys() - self.get_irdl_definition().properties.keys():
             raise VerifyException(
-                f"{self.name} has no property {', '.join(sorted(unknown))}; leave it out, or correct the name"
+                f"{self.name} has no property {', '.join(sorted(unknown))}; remove it, or correct the name"
             )
         regions = () if body is None else (body,)
         Operation.__init__(self, operands=flat, result_types=(), properties=normalized, regions=regions)
         types = (results,) if isinstance(results, Attribute) else results
         if types is None:
             types = self.infer()
-            assert types is not None, f"{self.name} needs results="
+            if types is None:
+                raise VerifyException(f"{self.name} needs results=, the type of what it makes")
         self.results = SSAValues(OpResult(t, self, i) for i, t in enumerate(types))
 
     # --- what a card says -------------------------------------------------------------------
@@ -232,7 +233,9 @@ class GraphOp(Operator):
             actual = [r.type for r in self.results]
             if list(expected) != actual:
                 want, got = ", ".join(map(str, expected)), ", ".join(map(str, actual))
-                raise VerifyException(f"{self.name}: result type is {got}, operands give {want}; write that")
+                raise VerifyException(
+                    f"{self.name}: result type is {got} but the operands give {want}; write the latter"
+                )
         value = self.predicate
         if value is not None and (dtype_of(typed(value)) != bool or len(shape_of(value)) > 1):
             raise VerifyException(f"{self.name}: predicate {value.type}, expected i1 or a vector of i1")
@@ -240,8 +243,8 @@ class GraphOp(Operator):
             batches = {s[0] for v in (*self.operands[:-1], *self.results) if (s := shape_of(v))}
             if shape_of(value)[0] not in (1, *batches):
                 raise VerifyException(
-                    f"{self.name}: predicate {value.type} fits no batch, those are {sorted(batches)}"
-                    "; give one flag a sample of the batch"
+                    f"{self.name}: predicate {value.type} does not fit the batch sizes {sorted(batches)}"
+                    "; give one flag per sample of the batch"
                 )
         self.check()
 

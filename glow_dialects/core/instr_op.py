@@ -202,9 +202,8 @@ class InstrOp(Operator):
         wanted = [buffer_type(typed(t)) for t in expected]
         if [typed(t) for t in wanted] != [typed(t) for t in actual]:
             raise VerifyException(
-                f"{self.name}: @out buffers are {', '.join(map(str, actual))}, "
-                f"operands give {', '.join(map(str, wanted))}"
-                "; write that"
+                f"{self.name}: @out buffers are {', '.join(map(str, actual))} but the operands give "
+                f"{', '.join(map(str, wanted))}; write the latter"
             )
 
     # --- syntax ------------------------------------------------------------------------------
@@ -257,7 +256,7 @@ class InstrOp(Operator):
         )
         for (mode, name), (access, _) in zip(pairs, op.accesses(), strict=False):
             if mode != access.value:
-                told = f"{cls.name}: operand marked @{mode} is @{access.value}; write that"
+                told = f"{cls.name}: operand marked @{mode} is @{access.value}; write the latter"
                 parser.raise_error(told, name.span)
         return op
 

@@ -36,7 +36,7 @@ def file_bytes(path: Path, offset: int = 0, size: int | None = None) -> Array:
     with path.open("rb") as file:
         file.seek(offset)
         if file.readinto(memory) != size:
-            raise ValueError(f"{path} has not {size} bytes at {offset}")
+            raise ValueError(f"{path} is too short: it has no {size} bytes at {offset}")
     bytes_of_file = np.frombuffer(memory, np.uint8)
     bytes_of_file.flags.writeable = False
     return bytes_of_file
@@ -60,6 +60,6 @@ def check_whole(mapping: np.memmap | None) -> None:
         return
     if pages.size() < mapping.offset + mapping.nbytes:
         raise GlowError(
-            f"{mapping.filename} was cut short while in use: load it again, and replace files that are "
+            f"{mapping.filename} was truncated while in use: load it again, and replace files that are "
             "in use by renaming new ones"
         )

@@ -34,5 +34,5 @@ def check_in_function(op: Operation) -> None:
     """Raise a VerifyException where `op`, which computes something, stands in the module itself."""
     if isinstance(op.parent_op(), ModuleOp):
         raise VerifyException(
-            f"{op.name}: stands in the module itself, not in a function; move it into a glow.func"
+            f"{op.name}: is in the module itself, not in a function; move it into a glow.func"
         )

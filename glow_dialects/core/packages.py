@@ -67,5 +67,5 @@ def _loaded(entry: EntryPoint, problem: Callable[[Any], str | None]) -> Any:
             return thing
     what = entry.group.removeprefix("glow.").removesuffix("s").replace("_", " ")
     what = "pass" if what == "passe" else what
-    warn(f"{what} '{entry.name}' of package {source} is left out: {told}", RuntimeWarning, stacklevel=4)
+    warn(f"{what} '{entry.name}' of package {source} is ignored: {told}", RuntimeWarning, stacklevel=4)
     return None

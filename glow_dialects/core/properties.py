@@ -88,7 +88,7 @@ def check_length(op: str, what: str, values: Sequence[object], rank: int) -> Non
     """Raise unless there is one value for each of `rank` dimensions."""
     if len(values) != rank:
         raise VerifyException(
-            f"{op}: {what} has {len(values)} entries for a tensor of rank {rank}; give one an axis"
+            f"{op}: {what} has {len(values)} entries for a tensor of rank {rank}; give one per axis"
         )
 
 

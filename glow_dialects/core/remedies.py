@@ -20,7 +20,7 @@ _REMEDIES: tuple[tuple[str, str], ...] = (
     (r"Redefinition of symbol \"(.*)\"", r"rename one of the two, or leave it out"),
     (r"Expected (\d+) regions?, but got (\d+)", "write a body in braces behind the operands"),
     (r"Shape mismatch in dense literal", "change the values or the type"),
-    (r"needs operandSegmentSizes", "write operandSegmentSizes = array<i32: ...>, one number a group"),
+    (r"needs operandSegmentSizes", "write operandSegmentSizes = array<i32: ...>, one number per group"),
     (r"attribute '(.*)' expected in operation", r"give it: {\1 = ...}"),
     (r"its block is empty", "write a return or yield"),
     (r"scales must be positive", "write one above 0"),

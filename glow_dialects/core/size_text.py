@@ -89,9 +89,7 @@ class SizeParser(AttrParser):
 
 def _size_parser(parser: AttrParser) -> SizeParser:
     if not isinstance(parser, SizeParser):
-        parser.raise_error(
-            "sizes that only the run tells are read by glow_dialects.parse alone; use parse_module"
-        )
+        parser.raise_error("dynamic sizes can only be read by glow_dialects.parse; use parse_module")
     return parser
 
 

@@ -64,10 +64,10 @@ class Symbols:
         if not name:
             raise ShapeError("a size needs a name")
         if name in self._known:
-            raise ShapeError(f"size '{name}' is there already; its limits are said where it is first named")
+            raise ShapeError(f"size '{name}' already exists; give its limits where it is first used")
         if divisor < 1 or least < 0 or most < least or (most != inf and most > MOST):
             raise ShapeError(
-                f"size '{name}' is from {least} to {most}, a multiple of {divisor}: there is none"
+                f"size '{name}' is from {least} to {most}, a multiple of {divisor}: there is no such number"
             )
         if example is None:
             example = _example(len(self._known), least, most, divisor)
@@ -113,7 +113,7 @@ class _SizeParser:
 
     def wrong(self) -> ShapeError:
         """The error of a text that is no size."""
-        return ShapeError(f"'{self._text}' is no size: such as n, 2*n+1, (n+3) floordiv 4 is")
+        return ShapeError(f"'{self._text}' is not a size; write for example n, 2*n+1 or (n+3) floordiv 4")
 
     def _advance(self) -> None:
         if not self._text[self._place :].strip():

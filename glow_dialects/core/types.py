@@ -138,7 +138,7 @@ def element_type(dtype: DTypeLike) -> Attribute:
     try:
         known = np.dtype(dtype)
     except TypeError as error:
-        raise UnsupportedError(f'{dtype!r} is no dtype of NumPy, such as "float32" or np.int8') from error
+        raise UnsupportedError(f'{dtype!r} is not a NumPy dtype such as "float32" or np.int8') from error
     return _element_type(known)
 
 

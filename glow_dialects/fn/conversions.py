@@ -95,7 +95,7 @@ class Values:
             case FnType(), NamedType():
                 return V(want, self._boxed(v, have, want))
             case _:
-                raise AssertionError(f"{text(have)} where {text(want)} was inferred")
+                raise AssertionError(f"{text(have)} where {text(want)} is expected")
 
     def _environment(self, v: V, want: EnvType) -> V:
         have = components(v)
@@ -168,7 +168,7 @@ class Values:
         try:
             kind = self.sets.join(yes.type, no.type)
         except TypesDiffer as error:
-            raise UnsupportedError(f"{where}: the branches give {error}; give both one type") from None
+            raise UnsupportedError(f"{where}: the branches give {error}; both need the same type") from None
         if condition.whole is not None:
             return self._each(condition, self.convert(yes, kind), self.convert(no, kind), where)
         if not self.t.coding:

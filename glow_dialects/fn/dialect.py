@@ -182,7 +182,9 @@ class LambdaOp(_Body):
         if self.rec is not None:
             own = FunctionType.from_lists(own.inputs.data[1:], own.outputs.data)
         if not fits(own, self.result.type):
-            raise VerifyException(f"glow_fn.lambda: body is {own}, result {self.result.type}; write that")
+            raise VerifyException(
+                f"glow_fn.lambda: body is {own}, result {self.result.type}; write the latter"
+            )
 
     def print(self, printer: Printer) -> None:
         printer.print_string(" rec" if self.rec is not None else "")
@@ -230,7 +232,8 @@ class RefOp(FnOp):
         target.check_body()
         if not fits(target.signature(), self.result.type):
             raise VerifyException(
-                f"glow_fn.ref: @{self.target} is {target.signature()}, not {self.result.type}; write that"
+                f"glow_fn.ref: @{self.target} is {target.signature()}, not "
+                f"{self.result.type}; write the latter"
             )
 
     def print(self, printer: Printer) -> None:
@@ -317,7 +320,7 @@ class PartialOp(_Applied):
             rest = FunctionType.from_lists(kind.inputs.data[len(values) :], kind.outputs.data)
             if not fits(rest, self.result.type):
                 raise VerifyException(
-                    f"glow_fn.partial: leaves {rest}, result is {self.result.type}; write that"
+                    f"glow_fn.partial: leaves {rest}, result is {self.result.type}; write the latter"
                 )
 
 
@@ -354,7 +357,7 @@ class SwitchOp(_Listed):
         if not fits(self.on_true.type, self.on_false.type):
             raise VerifyException(
                 f"glow_fn.switch: the branches are {self.on_true.type} and {self.on_false.type}"
-                "; both need one type"
+                "; both need the same type"
             )
 
 
@@ -371,13 +374,13 @@ class SwitchLayerOp(_Listed):
     def verify_(self) -> None:
         if not self.values:
             raise VerifyException(
-                "glow_fn.switch_layer: there is nothing to select from; give at least one value"
+                "glow_fn.switch_layer: there are no values to select from; give at least one value"
             )
         for value in self.values:
             if not fits(value.type, self.values[0].type):
                 raise VerifyException(
                     f"glow_fn.switch_layer: values are {self.values[0].type} and {value.type}"
-                    "; all need one type"
+                    "; all need the same type"
                 )
 
 

@@ -279,18 +279,13 @@ class Sets:
         a, b = self.resolve(a), self.resolve(b)
         if a == b or isinstance(b, Bottom):
             return a
-        if isinstance(a, Bottom):
-            return b
-        if isinstance(a, ZeroType):
-            return b
-        if isinstance(b, ZeroType):
-            return a
+        if isinstance(a, Bottom | ZeroType) or isinstance(b, ZeroType):
+            return b if isinstance(a, Bottom | ZeroType) else a
         match a, b:
             case (MappedType(), _) | (_, MappedType()):
                 return self._rows(a, b)
             case Scalar(), Scalar():
-                kind = a.kind if RANK[a.kind] >= RANK[b.kind] else b.kind
-                return Scalar(kind, None)
+                return Scalar(max(a.kind, b.kind, key=lambda kind: RANK[kind]), None)
             case TensorType(), TensorType() if (a.shape, a.dtype) == (b.shape, b.dtype):
                 return marked(a, False)
             case (Scalar(), TensorType()) | (TensorType(), Scalar()):

@@ -77,13 +77,13 @@ class Meaning(Values):
             )
         if isinstance(v.type, TensorType) and prod(v.type.shape) == 1:
             return V(BOOL, self.t.first(self.tensors(ToBool(), {}, [v], where)))
-        raise UnsupportedError(f"{where}: {text(v.type)} is no condition; compare or reduce it to a bool")
+        raise UnsupportedError(f"{where}: {text(v.type)} is not a condition; compare or reduce it to a bool")
 
     def layer(self, index: V, values: Sequence[V], where: str) -> V:
         """The value at an index."""
         index = seen(index)
         if not isinstance(index.type, Scalar) or index.type.kind == "float":
-            raise UnsupportedError(f"{where}: {text(index.type)} is no index; use an int")
+            raise UnsupportedError(f"{where}: {text(index.type)} is not an index; use an int")
         if index.type.const is not None:
             at = int(index.type.const)
             if not -len(values) <= at < len(values):
@@ -102,7 +102,7 @@ class Meaning(Values):
         if isinstance(v.type, ZeroType):
             return V(ZERO)
         if not isinstance(v.type, TupleType):
-            raise UnsupportedError(f"{where}: {text(v.type)} is unpacked; use a tuple")
+            raise UnsupportedError(f"{where}: {text(v.type)} cannot be unpacked; use a tuple")
         items = parts(v)
         if not -len(items) <= index < len(items):
             raise UnsupportedError(f"{where}: item {index} of a tuple of {len(items)}")

@@ -167,15 +167,17 @@ class Primitive:
 
     `linear` are the operands that the result is linear in, `types_only` those of which only the type is
     used, `called` the functions of Python and NumPy that it is. `fits`: Python's ints beside arrays of ints
-    must be of their type. `maps`: of what is mapped over, it takes all rows. Primitives of one class and name
+    must be of their type. `stores`: the first operand with other elements, in its memory where nothing
+    reads it later. `maps`: of what is mapped over, it takes all rows. Primitives of one class and name
     are equal.
     """
 
     name: ClassVar[str] = ""
     arity: ClassVar[int | None] = 1
     linear: ClassVar[tuple[int, ...]] = ()
-    types_only: ClassVar[tuple[int, ...]] = ()
+    types_only: tuple[int, ...] = ()
     fits: ClassVar[bool] = False
+    stores: bool = False
     maps: ClassVar[bool] = False
     called: ClassVar[tuple[Any, ...]] = ()
 

@@ -116,7 +116,7 @@ class _Check:
         if buffer.owner.parent is not block:
             raise VerifyException(
                 "glow_instr.dealloc: the buffer was allocated outside of the loop"
-                "; deallocate it behind the loop"
+                "; deallocate it after the loop"
             )
         self.check_flying(op)
         self.live.discard(buffer)
@@ -127,7 +127,7 @@ class _Check:
         """Check lives, contents, tokens and conflicts of an instruction."""
         if op.results and op.predicate is not None:
             raise VerifyException(
-                f"{op.name}: what is waited for cannot be left out by a predicate; leave the predicate out"
+                f"{op.name}: an instruction that is waited for cannot have a predicate; remove the predicate"
             )
         for access, buffer in op.accesses():
             if access is Access.AFTER:
@@ -185,12 +185,15 @@ def _check_token(token: SSAValue, name: str, block: Block) -> None:
     """Raise unless a token is waited for, or handed on, exactly once, in the block that it is of."""
     uses = list(token.uses)
     if not uses:
-        raise VerifyException(f"{name}: nothing waits for the token; every token is waited for once")
+        raise VerifyException(f"{name}: nothing waits for the token; each token must be waited for once")
     if len(uses) > 1:
-        raise VerifyException(f"{name}: the token is waited for {len(uses)} times; every one is once")
+        raise VerifyException(
+            f"{name}: the token is waited for {len(uses)} times; each token must be waited for once"
+        )
     if uses[0].operation.parent is not block:
         raise VerifyException(
-            f"{name}: the token is waited for in a loop, in each turn; carry it into the loop, or wait before"
+            f"{name}: the token is waited for in a loop, in each iteration; "
+            "carry it into the loop, or wait before"
         )
 
 

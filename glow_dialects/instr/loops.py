@@ -97,22 +97,22 @@ class ForOp(IRDLOperation):
         step, low, high = (a.value.data for a in (self.step, self.lower, self.upper))
         if step < 1 or low >= high:
             raise VerifyException(
-                f"glow_instr.for: {low} to {high} step {step} has no turns; bounds go up, by a positive step"
+                f"glow_instr.for: {low} to {high} step {step} has no iterations; the "
+                "upper bound must be larger, and the step positive"
             )
         kinds = [type(a.type) for a in self.block.args]
         if kinds != [IndexType, *(TokenType for _ in self.tokens)] or len(self.last) != len(self.tokens):
             raise VerifyException(
-                "glow_instr.for: the body has an index, and as many tokens as the loop"
-                "; correct the arguments of the block"
+                "glow_instr.for: the body needs an index, and as many tokens as the loop; correct the "
+                "arguments of the block"
             )
         if len(self.yielded) != len(self.tokens):
             raise VerifyException(
-                f"glow_instr.for: the loop carries {len(self.tokens)} tokens, "
-                f"a turn yields {len(self.yielded)}"
-                "; yield as many"
+                f"glow_instr.for: the loop carries {len(self.tokens)} tokens, an iteration yields "
+                f"{len(self.yielded)}; yield that many"
             )
         if any(isinstance(op, YieldOp) and op is not self.block.last_op for op in self.block.ops):
-            raise VerifyException("glow_instr.yield: stands at the end of a loop's body; move it there")
+            raise VerifyException("glow_instr.yield: must be at the end of a loop's body; move it there")
 
     def print(self, printer: Printer) -> None:
         printer.print_string(" ")

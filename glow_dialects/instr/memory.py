@@ -118,7 +118,7 @@ class WeightOp(IRDLOperation):
 
     def verify_(self) -> None:
         if space_of(self.result) != MAIN:
-            raise VerifyException("glow_instr.weight: weights lie in the main memory; copy to others")
+            raise VerifyException("glow_instr.weight: weights are in the main memory; copy them to others")
         if self.init.data != "none":
             number = self.value.value.data if isinstance(self.value, FloatAttr | IntegerAttr) else None
             if number is None or self.init.data == "xavier" and number <= 0:

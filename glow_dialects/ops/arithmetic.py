@@ -165,14 +165,14 @@ class PowOp(BinaryOp):
         return np.power(x, y.astype(x.dtype)).astype(x.dtype)
 
     def cotangents(self, dy: Term, x: Term, y: Term) -> Pair:
-        # lhsG = rhs == 0 ? 0 : outG * rhs * lhs^(rhs - 1), rhsG = lhs > 0 ? outG * out * log(lhs) : 0
+        # lhsG = rhs == 0 ? 0 : outG rhs lhs^(rhs - 1), rhsG = lhs == 0 and rhs >= 0 ? 0 : outG out log(lhs)
         exponent = y.cast(dy.element)
         lower = x ** (exponent - 1)
         left = exponent.equals(0).where(0, dy * (exponent * lower))
         if not is_float(y.element):
             return left, None
-        logarithm = (x > 0).where(x, 1).log()
-        return left, (dy * (self.result * logarithm)).cast(y.element)
+        still = x.equals(0) & (exponent >= 0)
+        return left, still.where(0, dy * (x.log() * self.result)).cast(y.element)
 
 
 @graph_op
@@ -185,9 +185,7 @@ class ModOp(BinaryOp):
     NUMPY = np.mod
 
     def cotangents(self, dy: Term, x: Term, y: Term) -> Pair:
-        from glow_dialects.ops.unary_math import FloorOp
-
-        return dy, -(dy * (x / y).apply(FloorOp))
+        return dy, -(dy * x.apply(FloorDivOp, y))
 
 
 @graph_op

@@ -64,7 +64,7 @@ class _BatchNorm(PureOp):
         for value in self.vectors():
             if value.type != wanted:
                 raise VerifyException(
-                    f"{self.name}: {value.type} where the channels want {wanted}; give one number a channel"
+                    f"{self.name}: {value.type} where the channels need {wanted}; give one number per channel"
                 )
         return [input.type]
 

@@ -93,7 +93,7 @@ class CachedAttentionOp(PureOp):
             )
         for sinks in present(self.sinks):
             if shape_of(sinks) != q[2:3] or element_of(sinks) != element_of(self.q):
-                raise VerifyException(f"{self.name}: sinks are {sinks.type}; give one number a head of q")
+                raise VerifyException(f"{self.name}: sinks are {sinks.type}; give one number per head of q")
         _check_numbers(self)
         return [tensor((*q[:3], values[3]), element_of(self.q))]
 

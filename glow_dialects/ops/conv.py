@@ -46,11 +46,14 @@ class ConvOp(ConvolutionOp):
                 "; change the filter or the group"
             )
         if out % group:
-            raise VerifyException(f"{self.name}: {out} output channels in {group} groups; they must divide")
+            raise VerifyException(
+                f"{self.name}: {out} output channels in {group} groups; the number must be divisible"
+            )
         for value in present(self.bias):
             if shape_of(value) != (out,):
                 raise VerifyException(
-                    f"{self.name}: bias is {value.type} for {out} output channels; give one number a channel"
+                    f"{self.name}: bias is {value.type} for {out} output "
+                    "channels; give one number per channel"
                 )
         return [self.window_result(self.input, self.kernel, out)]
 

@@ -73,7 +73,7 @@ class ConvBackwardWeightsOp(WindowOp):
             raise VerifyException(
                 f"{self.name}: gradient {self.grad.type} is not of the convolution of {self.input.type} "
                 f"by {self.result.type}"
-                "; give that of its result"
+                "; give the gradient of its result"
             )
 
     def gradient(self, grads: Sequence[SSAValue | None], b: Builder) -> Sequence[SSAValue | None]:

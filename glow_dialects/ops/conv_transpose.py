@@ -76,13 +76,13 @@ class ConvTransposeOp(ConvolutionOp):
         if len(more) != count or min(more) < 0:
             raise VerifyException(
                 f"{self.name}: output_pads {list(more)} for {count} spatial axes"
-                "; give one an axis, below the stride"
+                "; give one per axis, below the stride"
             )
         for value in present(self.bias):
             if shape_of(value) != (inner * group,) or element_of(value) != element_of(self.input):
                 raise VerifyException(
                     f"{self.name}: bias is {value.type} for {inner * group} channels"
-                    "; give one number a channel"
+                    "; give one number per channel"
                 )
         steps = zip(spatial, self.strides, self.dilations, kernel, strict=True)
         sizes = [

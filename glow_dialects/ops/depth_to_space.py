@@ -55,7 +55,7 @@ class DepthToSpaceOp(PureOp):
         if channels % block**2:
             raise VerifyException(
                 f"{self.name}: {channels} channels do not make blocks of {block}x{block}"
-                "; they must be a multiple of the block's places"
+                "; the number must be a multiple of the block's elements"
             )
         shape = (count, channels // block**2, height * block, width * block)
         return [tensor(shape, element_of(self.input))]

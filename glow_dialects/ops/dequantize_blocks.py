@@ -100,8 +100,8 @@ class DequantizeBlocksOp(PureOp):
         bits, block, depth = self.bits, self.block, self.depth
         if bits not in WIDTHS or block < 1 or depth < 0:
             raise VerifyException(
-                f"{self.name}: {bits} bits in blocks of {block} over {depth} places"
-                "; blocks must fill the places"
+                f"{self.name}: {bits} bits in blocks of {block} over {depth} elements; blocks must cover "
+                "all elements"
             )
         if dtype_of(self.codes.type) != np.uint8:
             raise VerifyException(f"{self.name}: codes are {self.codes.type}, expected bytes")
@@ -109,18 +109,19 @@ class DequantizeBlocksOp(PureOp):
         if not shape_of(self.codes) or stored != -(-depth * bits // 8):
             raise VerifyException(
                 f"{self.name}: {depth} codes of {bits} bits do not fill {self.codes.type}"
-                "; give as many bytes as they need"
+                "; give as many bytes as the codes need"
             )
         for value in (self.scales, *present(self.points)):
             if shape_of(value) != (*lead, -(-depth // block)):
                 raise VerifyException(
-                    f"{self.name}: {value.type} beside {self.codes.type} in blocks of {block}"
-                    "; give one number a block"
+                    f"{self.name}: {value.type} with {self.codes.type} in blocks of {block}"
+                    "; give one number per block"
                 )
         levels = self.levels
         if levels is not None and len(levels) != 1 << bits:
             raise VerifyException(
-                f"{self.name}: {len(levels)} levels for {bits} bits; give one for each value of so many bits"
+                f"{self.name}: {len(levels)} levels for {bits} bits; give one "
+                "level for each value of that many bits"
             )
         return [tensor((*lead, depth), element_of(self.scales))]
 

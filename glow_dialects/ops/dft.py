@@ -75,7 +75,7 @@ class DftOp(PureOp):
         if self.length < 1:
             raise VerifyException(f"{self.name}: length is {self.length}, expected at least 1")
         if self.onesided and (shape[-1] == 2) != self.inverse:
-            raise VerifyException(f"{self.name}: one half stands for real signals only; leave onesided out")
+            raise VerifyException(f"{self.name}: onesided is for real signals only; remove onesided")
         return [tensor(result_shape(self, shape), element_of(self.input))]
 
     def decompose(self, b: Builder) -> Sequence[SSAValue]:

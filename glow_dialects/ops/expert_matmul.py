@@ -48,7 +48,7 @@ class ExpertMatmulOp(PureOp):
         x, weights = shape_of(self.x), shape_of(self.weights)
         if len(x) != 2 or len(weights) != 3 or x[1] != weights[2] or not weights[0]:
             raise VerifyException(
-                f"{self.name}: {self.x.type} by rows of {self.weights.type}; they must be as many"
+                f"{self.name}: {self.x.type} by rows of {self.weights.type}; these numbers must be equal"
             )
         if dtype_of(self.x.type) != np.float32 or dtype_of(self.weights.type) not in (np.float32, *HALVES):
             raise VerifyException(
@@ -90,7 +90,7 @@ class ExpertMatmulOp(PureOp):
 def check_experts(name: str, experts: SSAValue, rows: Sequence[int]) -> None:
     """Raise unless there is one number of an expert, i64, for each row."""
     if shape_of(experts) != tuple(rows) or dtype_of(experts.type) != np.int64:
-        raise VerifyException(f"{name}: experts are {experts.type}; give one number of i64 for each row")
+        raise VerifyException(f"{name}: experts are {experts.type}; give one i64 number per row")
 
 
 def by_experts(x: Array, experts: Array, count: int, matrix: Callable[[int], Array]) -> Array:

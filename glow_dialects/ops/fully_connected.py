@@ -46,7 +46,7 @@ class FullyConnectedOp(PureOp):
         for value in present(self.bias):
             if shape_of(value) != (columns,) or element_of(value) != element_of(self.input):
                 raise VerifyException(
-                    f"{self.name}: bias is {value.type} for {columns} columns; give one number a column"
+                    f"{self.name}: bias is {value.type} for {columns} columns; give one number per column"
                 )
         return [tensor((shape_of(self.input)[0], columns), element_of(self.input))]
 

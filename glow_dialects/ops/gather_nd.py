@@ -46,7 +46,7 @@ class GatherNdOp(PureOp):
         if depth > len(data) - batch:
             raise VerifyException(
                 f"glow.gather_nd: index tuples of {depth} into {len(data) - batch} axes of {self.data.type}"
-                "; give at most one index an axis"
+                "; give at most one index per axis"
             )
         return [tensor((*indices[:-1], *data[batch + depth :]), element_of(self.data))]
 

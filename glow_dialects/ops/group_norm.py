@@ -50,13 +50,13 @@ class _Grouped(PureOp):
         channels = shape_of(input)[1]
         if self.group_count < 1 or channels % self.group_count:
             raise VerifyException(
-                f"{self.name}: {channels} channels in {self.group_count} groups; they must divide"
+                f"{self.name}: {channels} channels in {self.group_count} groups; the number must be divisible"
             )
         wanted = tensor((channels,), element_of(input))
         for value in self.operands[1:3]:
             if value.type != wanted:
                 raise VerifyException(
-                    f"{self.name}: {value.type} where the channels want {wanted}; give one number a channel"
+                    f"{self.name}: {value.type} where the channels need {wanted}; give one number per channel"
                 )
         return [input.type]
 

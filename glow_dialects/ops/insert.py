@@ -49,7 +49,7 @@ class InsertOp(PureOp):
         if len(small) != len(big) or element_of(self.big) != element_of(self.small):
             raise VerifyException(
                 f"glow.insert: {self.small.type} does not go into {self.big.type}"
-                "; both need one rank and element type"
+                "; both need the same rank and element type"
             )
         outside = any(e > n for e, n in zip(self.ends(), big, strict=True))
         if outside or min((*self.starts, 0)) < 0 or min((*self.strides(), 1)) < 1:

@@ -50,7 +50,7 @@ class SizesOp(PureOp):
     def check(self) -> None:
         shape, count = shape_of(self.result), len(self.values)
         if len(shape) > 1 or shape not in ((count,), ()) or (not shape and count != 1):
-            raise VerifyException(f"glow.sizes: {count} numbers for {self.result.type}; give one an element")
+            raise VerifyException(f"glow.sizes: {count} numbers for {self.result.type}; give one per element")
 
     def reference(self, result: Array) -> None:
         result[...] = np.array(self.values).reshape(result.shape).astype(result.dtype)

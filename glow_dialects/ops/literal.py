@@ -41,7 +41,7 @@ class LiteralOp(PureOp):
         if self.value.get_type() != self.result.type:
             raise VerifyException(
                 f"glow.literal: value is {self.value.get_type()}, result {self.result.type}"
-                "; both need one type"
+                "; both need the same type"
             )
 
     def reference(self, result: Array) -> None:

@@ -37,7 +37,7 @@ class LookupOp(PureOp):
         if quantized_type(self.input).storage.width.data != 8 or shape_of(self.table) != (256,):
             raise VerifyException(
                 f"{self.name}: {self.input.type} has no table of 256 entries in {self.table.type}"
-                "; give bytes, and a table of as many numbers as they have values"
+                "; give 8-bit values, and a table with one number for each value"
             )
         return [tensor(shape_of(self.input), element_of(self.table))]
 

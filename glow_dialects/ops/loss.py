@@ -51,7 +51,7 @@ class _ElementLoss(PureOp):
         if self.input.type != self.target.type:
             raise VerifyException(
                 f"{self.name}: input {self.input.type} and target {self.target.type} differ"
-                "; both need one shape and type"
+                "; both need the same shape and type"
             )
         return [self.input.type if self.reduction == "none" else tensor((), element_of(self.input))]
 
@@ -100,7 +100,7 @@ class CrossEntropyOp(PureOp):
         for value in present(self.weights):
             if value.type != tensor((shape[1],), element_of(self.logits)):
                 raise VerifyException(
-                    f"{self.name}: weights {value.type} for {shape[1]} classes; give one number a class"
+                    f"{self.name}: weights {value.type} for {shape[1]} classes; give one number per class"
                 )
         return [tensor(samples if self.reduction == "none" else (), element_of(self.logits))]
 
@@ -210,7 +210,7 @@ class RegressionOp(PureOp):
         if self.input.type != self.expected.type:
             raise VerifyException(
                 f"{self.name}: {self.input.type} and {self.expected.type} differ"
-                "; both need one shape and type"
+                "; both need the same shape and type"
             )
         return [self.input.type]
 

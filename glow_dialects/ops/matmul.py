@@ -26,7 +26,7 @@ def check_product(op: GraphOp, lhs: SSAValue, rhs: SSAValue) -> None:
     if shape_of(lhs)[-1] != shape_of(rhs)[-2]:
         raise VerifyException(
             f"{op.name}: {shape_of(lhs)[-1]} columns of {lhs.type}, {shape_of(rhs)[-2]} rows of {rhs.type}; "
-            "they must be as many"
+            "these numbers must be equal"
         )
     if element_of(lhs) != element_of(rhs):
         raise VerifyException(

@@ -36,7 +36,7 @@ class MatmulHalfOp(PureOp):
         x, weights = shape_of(self.x), shape_of(self.weights)
         if len(x) != 2 or len(weights) != 2 or x[1] != weights[1]:
             raise VerifyException(
-                f"{self.name}: {self.x.type} by rows of {self.weights.type}; they must be as many"
+                f"{self.name}: {self.x.type} by rows of {self.weights.type}; these numbers must be equal"
             )
         if dtype_of(self.x.type) != np.float32 or dtype_of(self.weights.type) not in HALVES:
             raise VerifyException(

@@ -80,7 +80,7 @@ class ConstantOp(IRDLOperation):
         if array is not None and tuple(array.shape) != shape_of(self.type):
             raise VerifyException(
                 f"glow.constant @{self.sym_name.data}: value has shape {array.shape}, type {self.type}"
-                "; write that"
+                "; write the latter"
             )
 
     def print(self, printer: Printer) -> None:
@@ -198,7 +198,7 @@ class FuncOp(IRDLOperation):
     def _check_inside(self, op: Operation) -> None:
         if isinstance(op, FuncOp):
             raise VerifyException(
-                f"glow.func: @{op.sym_name.data} stands inside @{self.sym_name.data}; move it out"
+                f"glow.func: @{op.sym_name.data} is inside @{self.sym_name.data}; move it out"
             )
         for result in op.results:
             if not isinstance(result.type, TensorType):
@@ -260,7 +260,7 @@ class _SymbolUse(IRDLOperation):
             )
         if target.type != kind:
             raise VerifyException(
-                f"{self.name}: @{name} is {target.type}, used as {kind}; give both one type"
+                f"{self.name}: @{name} is {target.type}, used as {kind}; both need the same type"
             )
 
 

@@ -47,8 +47,8 @@ class NonMaxSuppressionOp(PureOp):
             raise VerifyException(f"{self.name}: boxes must be [batch, box, 4], scores [batch, class, box]")
         if (boxes[0], boxes[1]) != (scores[0], scores[2]):
             raise VerifyException(
-                f"{self.name}: boxes {boxes} and scores {scores} do not belong together"
-                "; both need one batch and number of boxes"
+                f"{self.name}: boxes {boxes} and scores {scores} do not match; both need the same batch "
+                "and number of boxes"
             )
         if element_of(self.boxes) != element_of(self.scores):
             raise VerifyException(
@@ -56,7 +56,9 @@ class NonMaxSuppressionOp(PureOp):
             )
         for name in ("available", "most", "overlap", "threshold"):
             if any(shape_of(value) != () for value in self.operand_group(name)):
-                raise VerifyException(f"{self.name}: {name} is not one number; give a tensor of one element")
+                raise VerifyException(
+                    f"{self.name}: {name} is not a single number; give a tensor of one element"
+                )
         kept = max(0, min(self.limit, boxes[1]))
         return [tensor((scores[0] * scores[1] * kept, 3), i64), tensor((), i64)]
 

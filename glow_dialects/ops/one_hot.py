@@ -40,8 +40,8 @@ class OneHotOp(PureOp):
         check_indices(self.name, self.indices)
         if shape_of(self.values) != (2,):
             raise VerifyException(
-                f"glow.one_hot: values are {self.values.type}, not an off and an on value"
-                "; give a vector of two"
+                f"glow.one_hot: values are {self.values.type}, expected an off and an on value; give a "
+                "vector of two"
             )
         if self.depth < 0:
             raise VerifyException(f"glow.one_hot: depth {self.depth} is negative; give 0 or more")

@@ -46,8 +46,8 @@ class PadOp(PureOp):
         check_length(self.name, "half of pads", pads[: len(pads) // 2 + len(pads) % 2], len(shape))
         if len(pads) % 2 or min((*pads, 0)) < 0:
             raise VerifyException(
-                f"glow.pad: pads are {list(pads)}, not pairs of sizes"
-                "; give a begin for each axis, then an end"
+                f"glow.pad: pads are {list(pads)}, expected two sizes per axis; give the begins of all "
+                "axes, then the ends"
             )
         for size, begin, end in zip(shape, self.begins(), self.ends(), strict=True):
             if not size and (begin or end) and self.mode != "constant":

@@ -82,7 +82,7 @@ def _check(op: GraphOp, value: SSAValue) -> None:
     if axis >= len(shape) or (axis >= 0 and len(kind.scales) != shape[axis]):
         raise VerifyException(
             f"{op.name}: {len(kind.scales)} scales for axis {axis} of {value.type}"
-            "; give one an index of the axis"
+            "; give one per index of the axis"
         )
 
 

@@ -57,7 +57,7 @@ class IntegerProductOp(RequantizingOp):
         for value in present(self.bias):
             if value.type != tensor(columns[1:], i32):
                 raise VerifyException(
-                    f"{self.name}: bias is {value.type} for {columns[1]} columns; give one number a column"
+                    f"{self.name}: bias is {value.type} for {columns[1]} columns; give one number per column"
                 )
         self.check_result((rows[0], columns[1]), real=True)
 

@@ -382,8 +382,8 @@ class RecurrentOp(PureOp):
             check_choice(self.name, "activation", name, tuple(ACTIVATIONS))
         if len(names) != directions * len(self.FUNCTIONS):
             raise VerifyException(
-                f"{self.name}: {len(names)} activations for {directions} directions of {len(self.FUNCTIONS)}"
-                "; give as many"
+                f"{self.name}: {len(names)} activations for {directions} directions of "
+                f"{len(self.FUNCTIONS)}; give that many"
             )
         for value in (x, w, r):
             if len(shape_of(value)) != 3:
@@ -406,7 +406,7 @@ class RecurrentOp(PureOp):
         for value in present(self.lengths):
             if shape_of(value) != (samples,) or dtype_of(value.type).kind not in "iu":
                 raise VerifyException(
-                    f"{self.name}: lengths are {value.type} for {samples} samples; give one i32 a sample"
+                    f"{self.name}: lengths are {value.type} for {samples} samples; give one i32 per sample"
                 )
         every = (samples, steps, directions, hidden) if first else (steps, directions, samples, hidden)
         kind = element_of(x)

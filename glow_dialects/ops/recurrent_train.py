@@ -163,7 +163,7 @@ class RecurrentTrainOp(_Recurrent):
         )
         if self.bias is not None and (kind != "gru" or not self.linear_before_reset):
             raise VerifyException(
-                f"{self.name}: a gru alone, its reset last, has a bias of its own; leave it out"
+                f"{self.name}: only a gru with linear_before_reset has this bias; remove it"
             )
         element = element_of(self.projected)
         every = tensor((steps, samples, hidden), element)
@@ -175,7 +175,7 @@ class RecurrentTrainOp(_Recurrent):
 
     def gradient(self, grads: Sequence[SSAValue | None], b: Builder) -> Sequence[SSAValue | None]:
         assert grads[1] is None, "saved values have no other use"
-        steps, samples, hidden = self.sizes()
+        hidden = self.sizes()[2]
         dy = grads[0] if grads[0] is not None else b.splat(0, self.result)
         cells = [g for g in grads[2:] if g is not None]
         backward = b.insert(
@@ -193,24 +193,9 @@ class RecurrentTrainOp(_Recurrent):
             )
         )
         gates, state, *rest = (Term(v, b) for v in backward.results)
-        before = self._before(Term(self.result, b), self.initial_state)
-
-        def product(x: Term, y: Term) -> Term:
-            rows = [v.reshape((steps * samples, v.shape[2])) for v in (x, y)]
-            return rows[0].transpose((1, 0)).apply(MatmulOp, rows[1])
-
-        if self.kind != "gru":
-            weights = product(before, gates)
-        elif rest:
-            weights = product(before, concat([gates.slice(2, 0, 2 * hidden), rest[0]], 2))
-        else:
-            reset = Term(self.saved, b).slice(2, 3 * hidden, 4 * hidden)
-            turns = product(before, gates.slice(2, 0, 2 * hidden))
-            last = product(reset, gates.slice(2, 2 * hidden, 3 * hidden))
-            weights = concat([turns, last], 1)
         grads_of: dict[str, Term] = {
             "projected": gates,
-            "recurrence": weights,
+            "recurrence": self._gradient_of_recurrence(gates, rest),
             "initial_state": state,
         }
         if self.kind == "lstm":
@@ -227,6 +212,23 @@ class RecurrentTrainOp(_Recurrent):
             grads_of["peepholes"] = concat(looks, 0)
         names = [name for name, _ in self.operand_groups() for _ in self.operand_group(name)]
         return [grads_of[name].value if name in grads_of else None for name in names]
+
+    def _gradient_of_recurrence(self, gates: Term, rest: Sequence[Term]) -> Term:
+        """That of the recurrent weights, by those of the gates and what else the backward pass gives."""
+        steps, samples, hidden = self.sizes()
+        before = self._before(gates.of(self.result), self.initial_state)
+
+        def product(x: Term, y: Term) -> Term:
+            rows = [v.reshape((steps * samples, v.shape[2])) for v in (x, y)]
+            return rows[0].transpose((1, 0)).apply(MatmulOp, rows[1])
+
+        if self.kind != "gru":
+            return product(before, gates)
+        if rest:
+            return product(before, concat([gates.slice(2, 0, 2 * hidden), rest[0]], 2))
+        reset = gates.of(self.saved).slice(2, 3 * hidden, 4 * hidden)
+        turns = product(before, gates.slice(2, 0, 2 * hidden))
+        return concat([turns, product(reset, gates.slice(2, 2 * hidden, 3 * hidden))], 1)
 
     def _before(self, every: Term, first: SSAValue) -> Term:
         """The values [T, N, H] of the steps before."""

@@ -38,7 +38,7 @@ class ReshapeOp(PureOp):
         if math.prod(have) != math.prod(want) or element_of(self.input) != element_of(self.result):
             raise VerifyException(
                 f"glow.reshape: {self.input.type} does not reshape to {self.result.type}; "
-                "both must have as many elements"
+                "both must have the same number of elements"
             )
 
     def in_blocks(self, form: Blocked, parts: Parts) -> Blocked | None:

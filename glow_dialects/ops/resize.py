@@ -79,7 +79,7 @@ class ResizeBaseOp(PureOp):
         corners = len(self.roi)
         if (cropped or corners) and corners != 2 * len(shape):
             raise VerifyException(
-                f"{self.name}: roi has {corners} entries, needs a begin and an end for each of "
+                f"{self.name}: roi has {corners} entries, expected a begin and an end for each of "
                 f"{len(shape)} axes"
             )
         if any(size < 0 for size in sizes) or min((*self.scales, 1.0)) <= 0:
@@ -129,7 +129,7 @@ class ResizeOp(ResizeBaseOp):
 
     def decompose(self, b: Builder) -> Sequence[SSAValue] | None:
         sampled, value = taps(self, shape_of(self.input)), self.input
-        assert not any(t.repeat for t in sampled), "kernels take open sizes"
+        assert not any(t.repeat for t in sampled), "kernels take dynamic sizes"
         if not is_float(element_of(value)) and not all(t.single for t in sampled):
             return None  # integers are rounded and clamped at the end
         for tap in sampled:
@@ -166,7 +166,7 @@ class ResizeGradOp(ResizeBaseOp):
         same = element_of(self.grad) == element_of(self.result) and is_float(element_of(self.grad))
         if shape_of(self.grad) != self.sizes or not same:
             raise VerifyException(
-                f"{self.name}: {self.grad.type} is no cotangent of {self.result.type}"
+                f"{self.name}: {self.grad.type} is not a cotangent of {self.result.type}"
                 "; give one of that shape and type"
             )
 

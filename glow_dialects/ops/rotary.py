@@ -42,7 +42,7 @@ class RotaryOp(PureOp):
         if not fits or self.sin.type != self.cos.type or element_of(self.cos) != element_of(self.x):
             raise VerifyException(
                 f"{self.name}: angles {self.cos.type} and {self.sin.type} for {self.x.type}"
-                "; give one row a token, one angle a pair of features"
+                "; give one row per token, one angle per pair of features"
             )
         check_places(self.name, "starts", self.starts.type, x[0])
         return [self.x.type]

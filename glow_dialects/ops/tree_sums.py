@@ -55,12 +55,12 @@ class TreeSumsOp(PureOp):
         fits = len(nodes) == 1 and forms[:2] == [nodes, nodes] and len(forms[2]) == 2
         if not fits or forms[2][:1] != nodes or kinds != [i32] * 3 or len(shape_of(self.roots)) != 1:
             raise VerifyException(
-                f"{self.name}: nodes {', '.join(map(str, forms))} of {nodes} splits; give one node a split"
+                f"{self.name}: nodes {', '.join(map(str, forms))} of {nodes} splits; give one node per split"
             )
         if len(shape_of(self.input)) != 2 or {element_of(self.splits), element_of(self.weights)} != {real}:
             raise VerifyException(
-                f"{self.name}: samples {self.input.type} beside {self.splits.type}"
-                "; both need one element type"
+                f"{self.name}: samples {self.input.type} with {self.splits.type}; both need the same "
+                "element type"
             )
         if self.depth < 0:
             raise VerifyException(f"{self.name}: a depth of {self.depth}; give at least 1")

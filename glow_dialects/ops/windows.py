@@ -105,7 +105,7 @@ class WindowOp(PureOp):
             if len(values) != wanted:
                 raise VerifyException(
                     f"{self.name}: {what} {list(values)} has {len(values)} entries, "
-                    f"{count} spatial axes want {wanted}"
+                    f"{count} spatial axes need {wanted}"
                 )
         for what, values in (("kernel", kernel), ("strides", strides), ("dilations", dilations)):
             if any(value < 1 for value in values):

@@ -105,7 +105,7 @@ def check_order(module: ModuleOp, passes: Sequence[ModulePass]) -> None:
             planned, moved = item.name, None
         elif item.NEEDS_PLAN and moved is not None:
             raise OrderError(
-                f"pass {item.spec()} reads places of buffers, which pass {moved.name} left out of date"
+                f"pass {item.spec()} reads offsets of buffers, which pass {moved.name} has invalidated"
             )
         elif item.LEVEL is Level.INSTRUCTIONS and planned is not None and not item.KEEPS_PLAN:
             moved = item
@@ -114,7 +114,7 @@ def check_order(module: ModuleOp, passes: Sequence[ModulePass]) -> None:
             maker |= dict.fromkeys(item.MAKES, f", made by {item.name}")
     if moved is not None:
         raise OrderError(
-            f"pass {moved.spec()} changes buffers after {planned} gave them places; plan after it"
+            f"pass {moved.spec()} changes buffers after {planned} planned the memory; run it before"
         )
 
 

@@ -35,7 +35,7 @@ def named_failure(error: Exception, item: ModulePass) -> Exception:
     pass_text = str(item.spec())
     if isinstance(error, VerifyException):
         what = f"pass {pass_text} made the program invalid: {reason(error)}{place(error)}"
-        broken = BrokenPassError(f"{what}\n  this is a mistake of the pass")
+        broken = BrokenPassError(f"{what}\n  this is a bug in the pass")
         if (op := culprit(error)) is not None:
             broken.operation = op
         return broken

@@ -158,19 +158,27 @@ class InstrumentedRun:
         if printing == "after" or (printing == "changed" and changed):
             self._print(f"after {item.name}", module, after)
         if options.print_ir == "diff" and changed:
-            lines = self._listed(module)
-            if printing == "diff" and lines != self._lines:
-                print(difference(self._lines, lines, item.name), end="", file=options.stream)
-            self._lines = lines
+            self._difference(module, item, printing == "diff")
         if options.dump is not None:
-            options.dump.mkdir(parents=True, exist_ok=True)
-            file = options.dump / f"{number + 1:03d}-{item.name}.mlir"
-            file.write_text(after)
-            if options.weights is not None:
-                options.weights(module)(file)
+            self._dump(options.dump, f"{number + 1:03d}-{item.name}", module, after)
         if options.statistics:
             self._statistics(item.name, counts, module)
         return changed
+
+    def _dump(self, folder: Path, name: str, module: ModuleOp, text: str) -> None:
+        """Write the module, and its weights."""
+        folder.mkdir(parents=True, exist_ok=True)
+        file = folder / f"{name}.mlir"
+        file.write_text(text)
+        if self.options.weights is not None:
+            self.options.weights(module)(file)
+
+    def _difference(self, module: ModuleOp, item: ModulePass, printing: bool) -> None:
+        """Print what a pass changed, if that is to be printed; the next pass is compared with this module."""
+        lines = self._listed(module)
+        if printing and lines != self._lines:
+            print(difference(self._lines, lines, item.name), end="", file=self.options.stream)
+        self._lines = lines
 
     def reproduce(self, command: str, text: str, weights: Callable[[Path], None] | None) -> None:
         """Write what repeats a failure, where that was asked for: the module, its weights, the command."""

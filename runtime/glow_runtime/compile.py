@@ -68,7 +68,7 @@ def _compiled(
         raise CompileError(f"the module is not valid: {_first_line(error)}") from None
     if has_control(module):
         if steps is not None:
-            raise UnsupportedError("a pipeline of one's own is for models without branches and loops")
+            raise UnsupportedError("a custom pipeline only works for models without branches and loops")
         if has_open_ports(module):
             work = module if own else module.clone()
             outline(work, chosen)
@@ -126,7 +126,8 @@ def _coded(backend: Backend, module: ModuleOp) -> Program:
         if not foreign or isinstance(error, GlowError):
             raise
         raise CompileError(
-            f"backend {backend.name}{package_of(type(backend))} failed to compile what it says it supports: "
+            f"backend {backend.name}{package_of(type(backend))} failed to "
+            "compile a node that it claims to support: "
             f"{type(error).__name__}: {error} (glow_backends.conformance.check_backend finds the operators)"
         ) from error
 

@@ -7,7 +7,7 @@ from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast, overload
 
 import numpy as np
 
@@ -22,12 +22,14 @@ from glow_dialects.core.errors import (
     ShapeError,
 )
 from glow_dialects.core.forks import ForkLock
+from glow_dialects.core.plain_arrays import check_numbers
 from glow_runtime.cache_counts import as_sizes
+from glow_runtime.call_forms import missing, open_shapes, wanted_outputs
 from glow_runtime.executable_states import ExecutableStates
 from glow_runtime.flights import Flights
 from glow_runtime.hot_sizes import HotSizes
 from glow_runtime.open_programs import OpenPrograms
-from glow_runtime.program_source import ProgramSource, Signature
+from glow_runtime.program_source import ProgramSource, Signature, checked_shapes
 
 if TYPE_CHECKING:
     from glow_backends.base import Backend
@@ -50,16 +52,22 @@ LISTED = 8
 
 
 class Executable:
-    """A compiled network. `run` takes and returns a dict of NumPy arrays by name.
+    """A compiled model. `glow.compile` makes it.
 
-    Where the model has symbolic dimensions, the first input shapes get a program of their own; one for any
-    size serves those that differ from call to call (see `open_programs`), and where there cannot be one,
-    each new set of shapes gets its own, too (`limit` are kept, the least recently used goes first).
-    `specialize` chooses otherwise: with "never" and "hot" the first program is one for any size already,
-    with "hot" sizes that are met often get their own in the background; with "always" all do.
+    It can be used by any number of threads. Runs are parallel, and a program that several of them need is
+    compiled once. `close`, or the end of a `with` block, frees it.
 
-    It serves any number of threads: runs go side by side, and a program that several of them need is
-    compiled once. `close`, or the end of a `with`, frees it.
+    Args:
+        source: Compiles the programs.
+        limit: How many programs are kept; the least recently used ones are dropped.
+        specialize: As for `compile`.
+
+    Examples:
+        >>> g = glow.GraphBuilder()
+        >>> g.save(g.placeholder("x", ("n",)) * 2.0, "y")
+        >>> with glow.compile(g) as net:
+        ...     net.run({"x": np.ones(3, np.float32)})["y"].tolist()
+        [2.0, 2.0, 2.0]
     """
 
     def __init__(self, source: ProgramSource, limit: int = 16, specialize: Specialize | None = None) -> None:
@@ -99,13 +107,21 @@ class Executable:
 
     def specialize(self, shapes: Shapes, values: Mapping[str, Array] | None = None) -> Program:
         """The program of these input shapes alone, compiled if there is none; ShapeError for wrong ones."""
-        fixed = {n: tuple(int(d) for d in s) for n, s in shapes.items()}
+        fixed = checked_shapes(shapes)
+        known = {s.name: s for s in (*self._taken, *self._optional.values())}
+        for name, shape in fixed.items():
+            if name not in known:
+                raise ShapeError(f"no input '{name}'; the inputs are {', '.join(sorted(known))}")
+            if known[name].kind == "tensor" and len(shape) != len(known[name].shape):
+                raise ShapeError(f"input '{name}' has {len(known[name].shape)} dimensions, got {shape}")
+            if None in shape:
+                raise ShapeError(f"input '{name}': {shape} is open; give every size")
         self._any_size.meet(fixed)
         return self._program(fixed, values or {}, alone=True)
 
     def prepare(self, shapes: Shapes, values: Mapping[str, Array] | None = None) -> Program:
         """The program that a call of these input shapes runs; ShapeError for wrong ones."""
-        return self._program({n: tuple(int(d) for d in s) for n, s in shapes.items()}, values or {})
+        return self._program(checked_shapes(shapes), values or {})
 
     def _program(
         self, shapes: dict[str, tuple[int, ...]], values: Mapping[str, Array], alone: bool = False
@@ -257,11 +273,33 @@ class Executable:
             kept = {} if recent is None or recent[0] != forms or len(recent[1]) >= RECENT else recent[1]
             self._recent = None if self._closed else (forms, {**kept, tuple(shapes): program})
 
-    def run(self, inputs: Mapping[str, Any], state: State | None = None) -> dict[str, Array]:
-        """Outputs by name; raises BindingError for a wrong name, shape or dtype.
+    @overload
+    def run(self, inputs: Mapping[str, Any], state: State | None = None) -> dict[str, Array]: ...
+    @overload
+    def run(self, inputs: Sequence[str] | None, state: Mapping[str, Any]) -> list[Array]: ...
+    def run(self, inputs: Any, state: Any = None) -> dict[str, Array] | list[Array]:
+        """Run the model.
 
-        States are those of `state`, which `Executable.state` made, or else the executable's own.
+        Args:
+            inputs: An array for each input, by name.
+            state: The states to use and change, made by `Executable.state`; by default the executable's own.
+
+        Returns:
+            The outputs by name. `run(names, inputs)`, the call of onnxruntime, returns a list: the outputs of
+            these names, or all outputs for None.
+
+        Raises:
+            BindingError: An input has a wrong name, shape or element type.
+
+        Examples:
+            >>> g = glow.GraphBuilder()
+            >>> g.save(g.relu(g.placeholder("x", (2,))), "y")
+            >>> glow.compile(g).run({"x": np.array([-1, 2], np.float32)})["y"].tolist()
+            [0.0, 2.0]
         """
+        if state is not None and not isinstance(inputs, Mapping):
+            names, out = wanted_outputs(inputs, self.outputs), self.run(cast("Mapping[str, Any]", state))
+            return [out[name] for name in names]
         if self._states is not None:
             return self._states.run(self._chosen, inputs, state)
         if state is not None:
@@ -273,10 +311,28 @@ class Executable:
         return program.run(arrays)
 
     def state(self, values: Mapping[str, Any] | None = None, capacity: int | None = None) -> State:
-        """The states of another sequence: their first values, but for those of `values`.
+        """Make the states of another sequence.
 
-        What grows may have `capacity` places (a GlowError says when it is full), or else as many as it needs.
-        BindingError for values of other names, shapes or types, GlowError where the model has no states.
+        Args:
+            values: Initial values by name; the others start as the model says.
+            capacity: The maximum length of growing states; by default they grow as needed.
+
+        Returns:
+            A State for `run`.
+
+        Raises:
+            BindingError: A value has a wrong name, shape or element type.
+            GlowError: The model has no states; or, raised by a run, the capacity is used up.
+
+        Examples:
+            >>> g = glow.GraphBuilder()
+            >>> x, total = g.placeholder("x", (1,)), g.placeholder("total", (1,), kind="state")
+            >>> g.update(total, total + x)
+            >>> g.save(total + x, "sum")
+            >>> net = glow.compile(g)
+            >>> state = net.state()
+            >>> [float(net.run({"x": np.ones(1, np.float32)}, state=state)["sum"][0]) for _ in range(3)]
+            [1.0, 2.0, 3.0]
         """
         if self._states is None:
             raise GlowError("this executable has no states; name them: glow.compile(model, states=...)")
@@ -300,24 +356,39 @@ class Executable:
             return program, inputs
         others = {s.name for s in self.inputs if s.kind == "other"}
         if others - set(inputs):
-            raise BindingError(f"missing input '{sorted(others - set(inputs))[0]}'")
+            raise BindingError(missing(inputs, self.inputs))
         arrays = self._check({n: v for n, v in inputs.items() if n not in others})
         program = self._program({n: a.shape for n, a in arrays.items()}, arrays)
         wanted = {p.name for p in program.inputs}
         bound = {n: a for n, a in arrays.items() if n in wanted}
         return program, {**bound, **{n: v for n, v in inputs.items() if n in others}}
 
-    def submit(self, inputs: Mapping[str, Any], state: State | None = None) -> Future[dict[str, Array]]:
-        """`run` on another thread: a Future of its outputs or its error, which `cancel` ends while it waits.
+    def submit(self, inputs: Mapping[str, Any] | Sequence[str] | None, state: Any = None) -> Future[Any]:
+        """Run the model on another thread.
 
-        As many runs go at once as there are cores. The arrays are read when it runs: leave them until then.
+        As many runs are parallel as there are cores. The arrays are read when the run starts, so do not
+        change them before.
+
+        Args:
+            inputs: An array for each input, by name.
+            state: As for `run`.
+
+        Returns:
+            A Future of the outputs. `cancel` works while it waits. Its error is that of `run`.
+
+        Examples:
+            >>> g = glow.GraphBuilder()
+            >>> g.save(g.relu(g.placeholder("x", (2,))), "y")
+            >>> future = glow.compile(g).submit({"x": np.ones(2, np.float32)})
+            >>> future.result()["y"].tolist()
+            [1.0, 1.0]
         """
         from glow_runtime.submission import submit
 
         self._open()
-        return submit(self.run, inputs, state)
+        return submit(cast("Any", self.run), inputs, state)
 
-    async def run_async(self, inputs: Mapping[str, Any], state: State | None = None) -> dict[str, Array]:
+    async def run_async(self, inputs: Mapping[str, Any] | Sequence[str] | None, state: Any = None) -> Any:
         """`run` for asyncio, with its errors: other tasks go on meanwhile."""
         from asyncio import wrap_future
 
@@ -353,10 +424,20 @@ class Executable:
         return self._source.backend
 
     def save(self, path: str | Path, shapes: Sequence[Shapes] = ()) -> None:
-        """Write the programs there are to one file, which `load_program` starts without the compiler.
+        """Write the compiled programs to one file, for `load_program`.
 
-        `shapes` are compiled before (name of an input -> shape). Nothing is written where a program has parts
-        that no file can hold: UnsupportedError says which; ShapeError where there is no program yet.
+        Args:
+            path: The file, usually .glow.
+            shapes: Shapes to compile first: dicts of input name -> shape.
+
+        Raises:
+            ShapeError: Nothing has been compiled yet.
+            UnsupportedError: A program has parts that cannot be saved; nothing is written.
+
+        Examples:
+            >>> g = glow.GraphBuilder()
+            >>> g.save(g.relu(g.placeholder("x", ("n",))), "y")
+            >>> glow.compile(g).save("net.glow", shapes=[{"x": (8,)}])
         """
         from glow_runtime.saved import save
 
@@ -367,12 +448,25 @@ class Executable:
         save(Path(path), self._source, known, self._any_size.programs())
 
     def bind(self, inputs: Mapping[str, Any]) -> Bound:
-        """A run bound to arrays of its own, for calls that cost next to nothing.
+        """Bind a run to fixed arrays, for calls without copies.
 
-        bound = net.bind({"x": x}); bound.inputs["x"][...] = other; y = bound()["y"]
+        Args:
+            inputs: An array for each input, by name.
 
-        The arrays of `bound.inputs` and `bound.outputs` stay the same from call to call. Raises
-        BindingError as `run` does, and where states grow; others are the executable's own.
+        Returns:
+            A Bound: write to `bound.inputs`, call `bound()`, and read `bound.outputs`. These arrays stay the
+            same.
+
+        Raises:
+            BindingError: As for `run`; also if the model has states that grow.
+
+        Examples:
+            >>> g = glow.GraphBuilder()
+            >>> g.save(g.relu(g.placeholder("x", (2,))), "y")
+            >>> bound = glow.compile(g).bind({"x": np.zeros(2, np.float32)})
+            >>> bound.inputs["x"][...] = 3
+            >>> bound()["y"].tolist()
+            [3.0, 3.0]
         """
         if self._states is not None:
             return self._states.bind(self._chosen, inputs)
@@ -404,7 +498,10 @@ class Executable:
         return f"Executable({', '.join(map(str, self.inputs))} -> {', '.join(map(str, self.outputs))})"
 
     def __reduce__(self) -> str:
-        raise TypeError("an executable is machine code of this process; compile the model where it is needed")
+        raise TypeError(
+            "an executable contains machine code of this process and cannot be "
+            "pickled; compile the model in the other process"
+        )
 
     def report(self) -> Report:
         """Seconds of stages, kernels, arena and weight bytes of the last program; ShapeError before any.
@@ -446,7 +543,7 @@ class Executable:
         program = self._last
         if program is None:
             raise ShapeError(
-                "nothing is compiled yet: the model has symbolic dimensions; run it or pass shapes="
+                "nothing has been compiled yet: the model has dynamic dimensions; run it or pass shapes="
             )
         return program
 
@@ -459,6 +556,7 @@ class Executable:
             if signature.kind == "other":
                 continue
             array = arrays.get(signature.name)
+            check_numbers(signature.name, array, signature.dtype)
             shape: list[int] = []
             for index, dim in enumerate(signature.shape):
                 free = dim is None and array is not None and index < array.ndim
@@ -480,7 +578,7 @@ class Executable:
             names = {s.name for s in self.inputs}
             unknown = [n for n in arrays if n not in names and n not in self._optional]
             if not unknown:
-                raise
+                raise BindingError(f"{error}{open_shapes(arrays, self.inputs)}") from None
             told = [text for n in unknown if (text := self._source.hint(n))]
             if self._optional:
                 shown = [*list(self._optional)[:LISTED], *(["..."] if len(self._optional) > LISTED else [])]

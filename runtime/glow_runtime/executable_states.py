@@ -64,7 +64,7 @@ class ExecutableStates:
         """A run bound to arrays of its own, on the executable's own states."""
         self._check(inputs)
         if any(k.sizes for k in self._kept.states.values()):
-            raise BindingError("a model whose states have open sizes cannot be bound; call run")
+            raise BindingError("a model whose states have dynamic sizes cannot be bound; call run")
         return self.own.bind(choose, inputs)
 
     def _check(self, inputs: Mapping[str, Any]) -> None:
@@ -76,6 +76,6 @@ class ExecutableStates:
                     f"input '{name}' is a state: its value is that of net.state({{'{name}': array}})"
                 )
             raise BindingError(f"unknown input '{name}'; {self._listed}")
-        missing = [s.name for s in self.inputs if s.name not in inputs]
+        missing = [f"missing input '{s.name}'" for s in self.inputs if s.name not in inputs]
         if missing:
-            raise BindingError(f"missing input '{missing[0]}'; {self._listed}")
+            raise BindingError(f"{', '.join(missing)}; {self._listed}")

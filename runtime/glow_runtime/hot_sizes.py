@@ -40,4 +40,4 @@ def _quietly(compile: Callable[[], object]) -> None:
     try:
         compile()
     except GlowError as error:
-        LOG.warning("a program of its own for a frequent size failed: %s", error)
+        LOG.warning("compiling a program for a frequent size failed: %s", error)

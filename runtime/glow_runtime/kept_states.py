@@ -206,7 +206,7 @@ def _apart(given: Signature, made: Signature, axis: Any) -> str:
     if given.dtype != made.dtype:
         return f"it is {made.dtype}, the input {given.dtype}"
     if axis is not None and axis not in open_axes_of(given):
-        return f"axis {axis!r} of the input, {given.named_shape}, is none of an open size"
+        return f"axis {axis!r} of the input, {given.named_shape}, is none of a dynamic size"
     if made.kind == "unranked":
         return ""
     pairs = zip(given.shape, made.shape, strict=False)

@@ -11,13 +11,29 @@ from glow_runtime.saved import Archive, SavedPrograms
 
 
 def load_program(path: str | Path, trust: bool = False) -> Executable:
-    """The executable that `Executable.save` wrote. It has the programs of the file, and compiles none.
+    """Load a file that `Executable.save` wrote, without compiling anything.
 
-    The file holds machine code, which runs in this process: it must be one that this user saved, as the seal
-    in it says, or one whose maker you `trust`. Its digests are checked in both cases.
+    The file contains machine code, which runs in this process. So it must have the signature of this user's
+    key, unless `trust` is set. Its checksums are always checked.
 
-    Raises GlowError where the file is none, damaged, of another version or not trusted, UnsupportedError
-    where this machine lacks what its code needs, ShapeError for inputs that it has no program for.
+    Args:
+        path: The file, usually .glow.
+        trust: Also load a file that another user saved.
+
+    Returns:
+        An Executable with the programs of the file.
+
+    Raises:
+        GlowError: The file is damaged, of another version, not a saved program, or not trusted.
+        UnsupportedError: This machine lacks features that the code needs.
+        ShapeError: Raised by a run whose shapes have no program in the file.
+
+    Examples:
+        >>> g = glow.GraphBuilder()
+        >>> g.save(g.relu(g.placeholder("x", (2,))), "y")
+        >>> glow.compile(g).save("net.glow")
+        >>> glow.load_program("net.glow").run({"x": np.array([-1, 2], np.float32)})["y"].tolist()
+        [0.0, 2.0]
     """
     archive = Archive(Path(path), trust)
     manifest = archive.manifest
@@ -26,8 +42,8 @@ def load_program(path: str | Path, trust: bool = False) -> Executable:
         lacking = backend.lacks(manifest["needs"])
         if lacking:
             raise UnsupportedError(
-                f"{path} holds code for processors with {', '.join(lacking)}, which this one has not: "
-                "compile the model here, or with cpu= for the processors that are to run it"
+                f"{path} contains code for processors with {', '.join(lacking)}, which this one does not "
+                "have: compile the model here, or with cpu= for the target processors"
             )
         net = Executable(SavedPrograms(archive, backend, manifest))
         archive.checked()

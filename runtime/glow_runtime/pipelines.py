@@ -18,10 +18,18 @@ from glow_passes.pipeline import match_integers
 
 @dataclass(frozen=True)
 class Pipeline:
-    """Phases of passes, in order; it does not change: each method gives a new one.
+    """A list of passes in phases. It is immutable: each method returns a new pipeline.
 
-    A pass that stands at several places is removed and replaced at all of them; `insert_before` means the
-    first, `insert_after` the last of them.
+    If a pass occurs several times, `remove` and `replace` affect all of them, `insert_before` the first and
+    `insert_after` the last.
+
+    Args:
+        phases: Pairs of a name and passes; usually made by `Pipeline.default`.
+
+    Examples:
+        >>> pipeline = glow.Pipeline.default("cpu").remove("glow-cpu-images")
+        >>> "glow-cpu-images" in pipeline.names
+        False
     """
 
     phases: tuple[tuple[str, tuple[ModulePass, ...]], ...]

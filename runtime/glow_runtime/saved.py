@@ -24,7 +24,7 @@ import numpy as np
 from glow_backends.base import Backend, Program, ProgramFiles
 from glow_dialects.core.element_types import dtype_named
 from glow_dialects.core.errors import GlowError, OpenSizes, ShapeError, UnsupportedError
-from glow_dialects.core.files import whole
+from glow_dialects.core.files import unreadable, whole
 from glow_dialects.core.mapped_files import file_bytes
 from glow_runtime.kept_states import Kept, KeptStates
 from glow_runtime.program_source import Key, ProgramSource, Signature
@@ -57,7 +57,7 @@ def save(
         *((_open_entry(key), program) for key, program in open_programs),
     ]
     if not entries:
-        raise ShapeError(f"{path}: no program to save yet: run the model, or name shapes to compile for")
+        raise ShapeError(f"{path}: nothing has been compiled yet: run the model, or give shapes")
     for _, program in entries:
         obstacle = source.backend.obstacle(program)
         if obstacle:
@@ -172,10 +172,18 @@ class SavedPrograms(ProgramSource):
             ]
             known = "; ".join([*self._texts, *open_ones]) or "other inputs"
             raise ShapeError(
-                f"{self._path} has no program for {_text(self.plain(shapes))}: there are those for {known}; "
-                "compile the model for these shapes, too, and save it again"
+                f"{self._path} has no program for {_text(self.plain(shapes))}, only for {known}; compile "
+                "the model for these shapes too, and save it again"
             )
         return program
+
+    def accept(self, shapes: Mapping[str, tuple[int, ...]], values: Mapping[str, Array]) -> None:
+        names = set(shapes)
+        if not any(known == names and p.fits(shapes) for (known, _), p in self.open_programs):
+            self.program(dict(shapes), dict(values))
+
+    def known_shapes(self) -> list[dict[str, tuple[int, ...]]]:
+        return [dict(shapes) for shapes, _ in self._programs]
 
     def open_program(self, shapes: Mapping[str, tuple[int, ...]], values: dict[str, Array]) -> Program | None:
         raise OpenSizes("programs of a file are not compiled again")
@@ -209,16 +217,16 @@ class Archive:
             self._digests: dict[str, str] = self.manifest["digests"] if form == FORMAT else {}
             sealed = self._zip.read(SEAL).decode("ascii") if form == FORMAT else ""
         except OSError as error:
-            raise GlowError(f"{path}: {error.strerror or error}") from None
+            raise unreadable(path, error) from None
         except (zipfile.BadZipFile, KeyError, ValueError, TypeError, NotImplementedError, RuntimeError):
-            raise GlowError(f"{path} is no file of Executable.save, or damaged") from None
+            raise GlowError(f"{path} is not a file of Executable.save, or damaged") from None
         if form != FORMAT:
             raise GlowError(f"{path} has format {form}, this version of Glow reads {FORMAT}: save it again")
         if not trusted and not is_sealed(text, sealed):
             raise GlowError(
-                f"{path} holds machine code and was not saved with this user's key, or is damaged: "
-                "compile the model here, or where you trust who made it, "
-                f"glow.load_program(path, trust=True); the key is {key_file() or 'nowhere, without a home'}"
+                f"{path} contains machine code and was not saved with this user's key, or is damaged: "
+                "compile the model here or, if you trust its author, use glow.load_program(path, "
+                f"trust=True); the key is {key_file() or 'nowhere, without a home'}"
             )
         self._unchanged = is_unchanged(path)
         self._blocks: dict[str, Array] = {}
@@ -237,7 +245,7 @@ class Archive:
         try:
             data = self._zip.read(name)
             if _digest(data) != self._digests[name]:
-                raise ValueError("it is not what was saved")
+                raise ValueError("its content has changed")
             return data
         except (KeyError, zipfile.BadZipFile, ValueError, NotImplementedError, RuntimeError) as error:
             raise OSError(f"{name} is damaged: {error}") from None

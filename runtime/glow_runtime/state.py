@@ -44,7 +44,7 @@ class State(Mapping[str, "Array"]):
         own: bool = False,
     ) -> None:
         if capacity is not None and not (isinstance(capacity, int) and capacity > 0):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise GlowError(f"capacity={capacity!r}: expected a number of places above 0")
+            raise GlowError(f"capacity={capacity!r}: expected a positive length")
         if capacity is not None and not kept.growing:
             raise GlowError(f"capacity={capacity}: no state of {', '.join(kept.states)} grows")
         self._kept, self._backend, self._capacity = kept, backend, capacity
@@ -138,7 +138,7 @@ class State(Mapping[str, "Array"]):
             for kept in self._kept.growing:
                 if not 0 <= length <= self._length(kept):
                     raise GlowError(
-                        f"truncate({length}): state '{kept.name}' has {self._length(kept)} places"
+                        f"truncate({length}): state '{kept.name}' has length {self._length(kept)}"
                     )
             for kept in self._kept.growing:
                 if kept.sizes in self._sizes:
@@ -219,12 +219,13 @@ class State(Mapping[str, "Array"]):
                 asked[place] = 0
             elif known is not None and size not in (None, known[place]):
                 raise BindingError(
-                    f"state '{kept.name}' is for {dim}={known[place]}, the inputs have {size}: take another"
+                    f"state '{kept.name}' is for {dim}={known[place]}, the "
+                    f"inputs have {size}: use another state"
                 )
             elif known is None and size is None:
                 raise BindingError(
-                    f"state '{kept.name}' is {kept.input.named_shape}, and no input tells the size of axis "
-                    f"{kept.open_axes[place]}: give its first value, net.state({{'{kept.name}': array}})"
+                    f"state '{kept.name}' is {kept.input.named_shape}, and no input determines the size of "
+                    f"axis {kept.open_axes[place]}: give its first value, net.state({{'{kept.name}': array}})"
                 )
         if known is None:
             self._sizes[kept.sizes] = [size or 0 for size in asked]
@@ -246,8 +247,8 @@ class State(Mapping[str, "Array"]):
         """GlowError where there may not be so many places."""
         if self._capacity is not None and length > self._capacity:
             raise GlowError(
-                f"the state is full: '{kept.name}' would have {length} places, capacity={self._capacity}; "
-                "reset or truncate it, or take one with more: net.state(capacity=...)"
+                f"the state is full: '{kept.name}' would have length {length}, capacity={self._capacity}; "
+                "reset or truncate it, or make a larger one: net.state(capacity=...)"
             )
 
     def _make_room(self, kept: Kept, length: int) -> None:
@@ -278,7 +279,7 @@ class State(Mapping[str, "Array"]):
             if wanted is not None and have != wanted and (have or wanted != self._sizes.get(kept.sizes)):
                 others = [k.name for k in self._kept.states.values() if k.sizes == kept.sizes]
                 raise BindingError(
-                    f"states {', '.join(others)} have sizes in common: set them at once, alike"
+                    f"states {', '.join(others)} have common sizes: set them together, with equal sizes"
                 )
             if kept.axis is not None and wanted is not None:
                 self._check_capacity(kept, wanted[kept.place])
@@ -315,7 +316,7 @@ class State(Mapping[str, "Array"]):
     def _known(self, name: str) -> Kept:
         kept = self._named(name)
         if name not in self._arrays:
-            raise BindingError(f"state '{name}' has no value yet: the first call says its sizes")
+            raise BindingError(f"state '{name}' has no value yet: the first call determines its sizes")
         return kept
 
     def _length(self, kept: Kept) -> int:

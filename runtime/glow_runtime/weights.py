@@ -100,7 +100,7 @@ def attach(module: ModuleOp, path: Path) -> None:
         if packed and array.size == bytes_of(op.type):
             array = array.reshape(-1).view(dtype).reshape(shape)
         if array.shape != shape or array.dtype != dtype:
-            raise GlowError(f"{path}: @{name} is {array.dtype}{array.shape}, the program wants {op.type}")
+            raise GlowError(f"{path}: @{name} is {array.dtype}{array.shape}, the program needs {op.type}")
         resource.array = array
 
 
@@ -152,10 +152,10 @@ def mapped(path: Path) -> dict[str, Array]:
         length = int.from_bytes(file.read(8), "little")
         size = path.stat().st_size
         if not 2 <= length <= size - 8:
-            raise ValueError("its header is cut short")
+            raise ValueError("its header is truncated")
         header = json.loads(file.read(length))
         if not isinstance(header, dict):
-            raise ValueError("its header is no object of JSON")
+            raise ValueError("its header is not an object of JSON")
     data = file_bytes(path)
     arrays: dict[str, Array] = {}
     for name, entry in header.items():
@@ -164,7 +164,7 @@ def mapped(path: Path) -> dict[str, Array]:
         begin, end = (8 + length + int(at) for at in entry["data_offsets"])
         dtype, shape = by("safetensors")[entry["dtype"]].dtype, tuple(int(d) for d in entry["shape"])
         if not 8 + length <= begin <= end <= size or end - begin != dtype.itemsize * prod(shape):
-            raise ValueError(f"the place of {name} is wrong")
+            raise ValueError(f"the position of {name} is wrong")
         part = data[begin:end]
         if begin % dtype.itemsize:
             part = part.copy()  # only whole multiples can be seen as such elements

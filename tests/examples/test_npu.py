@@ -101,6 +101,7 @@ def test_numbers_and_cycles(example: ModuleType, model: Model) -> None:
     assert cycles[True].busy()["matrix"] > 0
 
 
+@pytest.mark.slow
 def test_hiding_meets_the_bound(example: ModuleType) -> None:
     """Of the layers of a perceptron, less than a tenth is lost."""
     timeline = timeline_of(glow.compile(perceptron()[0], backend=example.NpuBackend()))
@@ -145,6 +146,7 @@ def test_residuals_are_added_to_tiles(example: ModuleType) -> None:
     np.testing.assert_array_equal(got, exact)
 
 
+@pytest.mark.slow
 def test_a_timeline_by_a_command(
     example: ModuleType,
     tmp_path: Path,
@@ -164,9 +166,10 @@ def test_a_timeline_by_a_command(
     assert json.loads((tmp_path / "npu.json").read_text())["traceEvents"]
     with pytest.raises(SystemExit):
         run.main([model, "--random", "0", "--backend", "interpreter", "--timeline", str(tmp_path / "t.svg")])
-    assert "backend interpreter counts no cycles" in capsys.readouterr().err
+    assert "backend interpreter does not count cycles" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_the_host_runs_the_rest_by_compiled_kernels(example: ModuleType) -> None:
     """A device that has layers alone, with the CPU for all other operators."""
 

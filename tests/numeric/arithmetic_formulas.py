@@ -228,7 +228,7 @@ REDUCTIONS: dict[str, tuple[Formula, str]] = {
     "a sum over its count under a predicate": (
         lambda n, x: n.div(n.sum(x, 1), 6.0, predicate=when(n)), "reduce_sum div",
     ),
-    "a sum of whole numbers over its count": (
+    "a sum of integers over its count": (
         lambda n, x: n.div(n.sum(ints(n, 3, 6), 1), np.int32(6)), "reduce_sum div",
     ),
     "a mean of an image": (lambda n, x: n.mean(t(n, 1, 2, 3, 4), 2, 3), "avg_pool"),
@@ -240,7 +240,7 @@ REDUCTIONS: dict[str, tuple[Formula, str]] = {
     "a mean of rows": (lambda n, x: n.mean(t(n, 1, 2, 3, 4), 1, 2), "reduce_mean"),
     "a mean of a volume": (lambda n, x: n.mean(t(n, 1, 2, 3, 4, 2), 2, 3), "reduce_mean"),
     "a mean of a matrix": (lambda n, x: n.mean(t(n, 2, 3, 4), 1, 2), "reduce_mean"),
-    "a maximum of whole numbers": (lambda n, x: n.top(ints(n, 1, 2, 3, 4), 2, 3), "reduce_max"),
+    "a maximum of integers": (lambda n, x: n.top(ints(n, 1, 2, 3, 4), 2, 3), "reduce_max"),
 }  # fmt: skip
 
 

@@ -147,7 +147,7 @@ WEIGHTS: dict[str, tuple[Formula, str]] = {
     "a product by what is not known times a number": (
         lambda n, x: n.mul(n.matmul(x, t(n, 6, 4)), 2.0), "matmul mul",
     ),
-    "a product of whole numbers times a number": (
+    "a product of integers times a number": (
         lambda n, x: n.mul(n.matmul(ints(n, 2, 3), np.arange(6, dtype=np.int32).reshape(3, 2)), np.int32(2)),
         "matmul mul",
     ),
@@ -198,7 +198,7 @@ WEIGHTS: dict[str, tuple[Formula, str]] = {
     "before a product, of a larger shape": (
         lambda n, x: n.matmul(n.mul(t(n, 6), spread(2, 3, 6)), grid(6, 4)), "mul matmul",
     ),
-    "before a product of whole numbers": (
+    "before a product of integers": (
         lambda n, x: n.matmul(n.mul(ints(n, 2, 3), np.int32(2)), np.arange(6, dtype=np.int32).reshape(3, 2)),
         "mul matmul",
     ),

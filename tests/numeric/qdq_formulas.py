@@ -150,7 +150,7 @@ MATCHED: dict[str, tuple[Formula, str]] = {
         lambda n: n.fully_connected(x(n, 4, 3), w(n, 3, 2), n.g.input(row(1, 2))),
         "quantized_matmul add",
     ),
-    "a bias that is no number": (
+    "a bias that is not a number": (
         lambda n: n.fully_connected(x(n, 4, 3), w(n, 3, 2), row(np.nan, 1)),
         "quantized_matmul add",
     ),

@@ -129,53 +129,56 @@ SOFT = (
     "log_sigmoid, soft_shrink, logit, sinh, cosh, mod (float)"
 )
 REASONS = (
-    Reason("XLA", "", "XLA takes denormal numbers for 0 and makes none; here they are numbers", denormal),
+    Reason("XLA", "", "XLA flushes denormal numbers to 0; Glow does not", denormal),
     Reason(
         "PyTorch",
         "erf, gelu, sigmoid, swish, softplus",
-        "PyTorch's vector code loses denormal numbers",
+        "PyTorch's vector code flushes denormal numbers to 0",
         denormal,
     ),
     Reason(
         "onnxruntime, PyTorch, XLA",
         SOFT,
-        "the peer's formula loses digits where the result is small (see [accuracy](accuracy.md))",
+        "the peer's formula is inaccurate for small results (see [accuracy](accuracy.md))",
         inexact,
     ),
-    Reason("onnxruntime, PyTorch, XLA", SOFT + ", floor_div, pow", "a few units of the last place", nearly),
+    Reason(
+        "onnxruntime, PyTorch, XLA",
+        SOFT + ", floor_div, pow",
+        "a difference of a few units in the last place",
+        nearly,
+    ),
     Reason(
         "onnxruntime, PyTorch, XLA, NumPy",
         "max, min, relu, relu6, reduce_max, reduce_min, clip, hard_tanh",
-        "0 and -0 are equal: either of them is the larger or the smaller",
+        "0 and -0 compare equal, so either can be the result",
         zeros,
     ),
-    Reason("onnxruntime", "selu, celu", "the sign of 0 is kept, as PyTorch does", zeros),
+    Reason("onnxruntime", "selu, celu", "the sign of 0 is kept, as in PyTorch", zeros),
     Reason(
-        "PyTorch", "soft_shrink, mod (float)", "the sign of a result of 0 is the formula's, or NumPy's", zeros
+        "PyTorch", "soft_shrink, mod (float)", "a result of 0 has the sign of the formula, or of NumPy", zeros
     ),
+    Reason("XLA", "floor_div, sign, elu, selu, celu, mod (float)", "a result of 0 has NumPy's sign", zeros),
     Reason(
-        "XLA", "floor_div, sign, elu, selu, celu, mod (float)", "the sign of a result of 0 is NumPy's", zeros
+        "onnxruntime", "sign", "onnxruntime's sign of NaN is 0 for 16-bit types, NaN for others", with_nan
     ),
-    Reason("onnxruntime", "sign", "onnxruntime's sign of NaN in 16 bits is 0, in others NaN", with_nan),
-    Reason(
-        "PyTorch", "hard_swish, gelu", "PyTorch's product overflows before its quotient or its half", overflow
-    ),
+    Reason("PyTorch", "hard_swish, gelu", "PyTorch's product overflows before it is divided", overflow),
     Reason(
         "PyTorch, XLA",
         "fmod, mod (float), floor_div",
-        "the peer's remainder is of a rounded quotient; here it is exact",
+        "the peer computes the remainder from a rounded quotient; here it is exact",
         far_quotient,
     ),
     Reason(
         "onnxruntime, PyTorch, NumPy",
         "",
-        "C++ leaves it open, and each processor and loop does another thing",
+        "undefined in C++: the result depends on processor and loop",
         outside,
     ),
     Reason(
         "onnxruntime",
         "reduce_max, reduce_min, arg_max, arg_min, max, min",
-        "onnxruntime's answer depends on where the NaN stands",
+        "onnxruntime's result depends on the position of the NaN",
         with_nan,
     ),
 )
@@ -185,7 +188,7 @@ def shown(case: Case, index: int) -> str:
     """One element: its operands, our result, theirs."""
     given = ", ".join(" ".join(f"{n:g}" for n in row[index]) for row in case.rows())
     x, y = case.result()
-    return f"{given}: {x[index]:g}, there {y[index]:g} ({case.kind})"
+    return f"{given}: {x[index]:g}, peer {y[index]:g} ({case.kind})"
 
 
 def explained(case: Case, peer: str) -> tuple[Array, dict[str, str]]:
@@ -227,15 +230,15 @@ def through(
 
 #: Why the CPU's results differ from the operator's meaning in NumPy.
 CARD_REASONS = {
-    "conv": "a weight on padding, and an infinite number times 0 of it, are left out",
-    "resize_grad": "an infinite number times a weight of 0 is left out",
-    "non_max_suppression": "scores and boxes of NaN have no order",
-    "max_pool_backward": "of NaN in a window, another one may be its maximum",
-    "softmax": "results below the smallest normal number are 0",
-    "dft": "the fast transform spreads what is not finite to all results",
-    "recurrent_backward": "an infinite number times a slope of 0 is NaN in one of the two orders",
-    "lp_pool": "powers are numbers of the element type, and may overflow",
-    "log_softmax": "results below the smallest normal number are 0",
+    "conv": "padding is skipped, so an infinite weight times 0 gives no NaN",
+    "resize_grad": "weights of 0 are skipped, so infinity times 0 gives no NaN",
+    "non_max_suppression": "NaN scores and boxes cannot be ordered",
+    "max_pool_backward": "if a window contains several NaN, another one may be selected as the maximum",
+    "softmax": "denormal results are 0",
+    "dft": "the fast Fourier transform spreads NaN and infinity to all results",
+    "recurrent_backward": "infinity times a slope of 0 is NaN in only one of the two orders of computation",
+    "lp_pool": "powers are computed in the element type and may overflow",
+    "log_softmax": "denormal results are 0",
 }
 #: Sums are taken in another order: zeros may have another sign, the last digits differ.
 SUMMED = 512.0
@@ -280,25 +283,33 @@ def every_card(kinds: Sequence[str] = tuple(KINDS), step: int = 1) -> tuple[set[
 
 INTRODUCTION = """# Special values
 
-NaN, infinities, zeros of both signs, denormal numbers, the largest and smallest of a type, ties of
-roundings, numbers out of the range of a conversion: what every operator makes of them is what its door's
-own peer makes of them. A function of NumPy gives NumPy's value, a node of ONNX onnxruntime's, a module
-PyTorch's, a function of JAX XLA's. The backends agree with each other: the CPU gives what the operator's
-[card](reference/operators.md) says in NumPy, on {cards} operators and elements of {kinds}, to the bit
-but for functions that are rounded (16 units of the last place at most, mostly [below 1](accuracy.md))
-and sums, whose order is not the same. `make special` compares all of it again, on more types, and writes
-this page; the tests take a part.
+Special values are NaN, infinities, zeros of both signs, denormal numbers, the largest and smallest numbers
+of a type, ties in rounding, and numbers outside the range of a conversion. Each interface gives the same
+results for them as the library that it follows (its *peer*):
+
+| interface | peer |
+| --- | --- |
+| functions (`glow.jit`) | NumPy |
+| ONNX | onnxruntime |
+| PyTorch | PyTorch |
+| JAX | XLA |
+
+The CPU also agrees with the NumPy reference of each [operator](reference/operators.md): {cards} operators
+on {kinds}. Results are bit-identical, with two exceptions. Functions that are rounded differ by at most 16
+units in the last place, usually [less than 1](accuracy.md). Sums are computed in another order.
+
+`make special` repeats all comparisons, on more types, and writes this page. The tests run a part of them.
 
 ## Where a peer differs
 
-Of {compared} comparisons (an operator, an element type, a door; each on all special values, or all pairs
-of them) these differ in some element, each for the reason given.
+There are {compared} comparisons, each of an operator, an element type and an interface, on all special
+values or all pairs of them. These have different elements:
 
-| operator | door | types | reason | for instance: operands: ours, there the peer's |
+| operator | interface | types | reason | example: operands: Glow, peer |
 | --- | --- | --- | --- | --- |
 """
 CARDS = """
-## Where the CPU differs from the card
+## Where the CPU differs from the NumPy reference
 
 | operator | reason |
 | --- | --- |

@@ -141,7 +141,7 @@ def test_text_reads_back() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("glow.placeholder @x input : tensor<[n x 3]xf32>", "is no size"),
+        ("glow.placeholder @x input : tensor<[n x 3]xf32>", "is not a size"),
         ("glow.placeholder @x input : tensor<[n", "expected a size in brackets"),
         ("builtin.module attributes {glow.symbols = #glow.symbols<n = 5 from 6>} {}", "size 'n'"),
         (

@@ -85,9 +85,9 @@ def test_the_limits_themselves() -> None:
         (("n=0", "k=3"), "n = 0: it is from 8 to 512"),
         (("n=24", "k=2"), "k = 2: it is from 3 on"),
         (("n=20", "k=3"), "n = 20: it is a multiple of 8"),
-        (("m=3",), "'m=3': no size of that name, or no number; sizes: n, k"),
-        (("n=x",), "'n=x': no size of that name, or no number; sizes: n, k"),
-        (("n",), "'n': no size of that name, or no number; sizes: n, k"),
+        (("m=3",), "'m=3': unknown size or not a number; sizes: n, k"),
+        (("n=x",), "'n=x': unknown size or not a number; sizes: n, k"),
+        (("n",), "'n': unknown size or not a number; sizes: n, k"),
         (("n=8", "k=3"), r"the graph is not for n = 8, k = 3: it was made for n-16 >= 0"),
     ],
 )
@@ -120,7 +120,7 @@ def test_no_symbols() -> None:
     """A graph of known sizes has none to bind."""
     made = bound("n=24", "k=3")
     bind_sizes(made, {})
-    with pytest.raises(ShapeError, match="'n=24': no size of that name, or no number; sizes: none"):
+    with pytest.raises(ShapeError, match="'n=24': unknown size or not a number; sizes: none"):
         BindSizesPass(("n=24",)).apply(context(), made)
     assert sizes_of(made, {"x": (24, 3)}) == {}
     bind_sizes(opened := module(), {})
@@ -133,7 +133,7 @@ def test_sizes_by_shapes() -> None:
     found = {s.name: n * s.divisor for s, n in sizes_of(made, {"x": (24, 5)}).items()}
     assert found == {"n": 24, "k": 5}
     assert sizes_of(made, {}, every=False) == {}
-    with pytest.raises(ShapeError, match=r": no input tells the size n, k"):
+    with pytest.raises(ShapeError, match=r": no input determines the size n, k"):
         sizes_of(made, {})
     with pytest.raises(ShapeError, match=r"'x' has shape \(24,\), expected \(n, k\)"):
         sizes_of(made, {"x": (24,)})

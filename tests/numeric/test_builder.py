@@ -93,5 +93,5 @@ def test_unknown_kind_of_placeholder() -> None:
 
 
 def test_what_is_no_dtype_is_named():
-    with pytest.raises(glow.GlowError, match="'i32' is no dtype of NumPy"):
+    with pytest.raises(glow.GlowError, match="'i32' is not a NumPy dtype"):
         glow.GraphBuilder().placeholder("x", (2,), "i32")

@@ -172,9 +172,10 @@ def test_the_limit_is_an_option(
     )
     monkeypatch.setenv("GLOW_CACHE_BYTES", "much")
     assert cache.most_bytes() == 5 << 30
-    assert "GLOW_CACHE_BYTES is ignored: 'much' is no number of bytes" in caplog.text
+    assert "GLOW_CACHE_BYTES is ignored: 'much' is not a size in bytes" in caplog.text
 
 
+@pytest.mark.slow
 def test_a_second_process_compiles_nothing(tmp_path: Path) -> None:
     """Programs of any size are remembered on the disk, and that a model cannot have one."""
     code = (

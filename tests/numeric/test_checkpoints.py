@@ -100,7 +100,7 @@ def test_checkpoint_of_other_numbers(tmp_path: Path) -> None:
         made("3").load(path)
     made("dropout").save(path)
     made("dropout", batch=16).load(path)
-    with pytest.raises(GlowError, match="seed 0 decided what is dropped; here it is 1"):
+    with pytest.raises(GlowError, match="seed 0 was used for dropout; here it is 1"):
         made("dropout", seed=1).load(path)
     trainer = made("2")
     trainer.fit([(x, y) for x, y in data(3)], 1, progress=False)
@@ -156,10 +156,10 @@ def test_weights_of_files(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("facts", "message"),
     [
-        ("", "no object of JSON"),
-        ("[1]", "no object of JSON"),
-        ("5", "no object of JSON"),
-        ('{"a":' * 100_000, "no object of JSON"),
+        ("", "not an object of JSON"),
+        ("[1]", "not an object of JSON"),
+        ("5", "not an object of JSON"),
+        ('{"a":' * 100_000, "not an object of JSON"),
         ("{}", "steps, epoch, position, seed cannot be read"),
         ({"steps": None}, "its steps cannot"),
         ({"epoch": "x", "seed": [1]}, "its epoch, seed cannot"),

@@ -89,6 +89,7 @@ def test_settings(name: str, folder: Path) -> None:
     assert count
 
 
+@pytest.mark.slow
 def test_tables_of_tensors(folder: Path) -> None:
     """Types, shapes, places and the table itself, and bits of it."""
     file, chance = sorted(folder.glob("*.safetensors"))[0], random.Random(0)

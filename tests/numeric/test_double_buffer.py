@@ -314,6 +314,7 @@ def test_loops_beside_what_lives_around_them() -> None:
     assert 20 + 20 + 4 * 30 + 15 <= four <= 20 + 20 + 4 * (30 + 2) + 15
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [1, 2, 64])
 def test_schedules(size: int) -> None:
     """In memories of 4 buffers, of 8, and of all: no more cycles, the same work, the same numbers."""

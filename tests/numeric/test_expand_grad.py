@@ -62,6 +62,7 @@ glow_fn.func @part(%c, %x, %y) {
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("mode", ["r", "j"])
 def test_gradients_of_gradients(mode: str, backend: str) -> None:

@@ -87,6 +87,7 @@ def _divisor_not_positive(expression: Any, n: int, m: int) -> bool:
     return kind in (operator.floordiv, operator.mod) and value(right, {"n": n, "m": m}) <= 0
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None)
 @given(EXPRESSIONS, EXPRESSIONS, st.sampled_from(COMPARISONS), st.integers(2, 90), st.integers(2, 90))
 def test_decisions_hold_for_the_sizes_that_meet_the_conditions(

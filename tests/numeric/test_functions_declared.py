@@ -129,7 +129,7 @@ def test_unrolled(backend: str) -> None:
     compiled = glow.jit(polynomial, backend=backend)
     assert compiled(1.3) == polynomial(1.3)
     assert np.isclose(glow.grad(compiled)(1.3), 1.0)
-    with pytest.raises(glow.GlowError, match="needs numbers known when compiling"):
+    with pytest.raises(glow.GlowError, match="needs numbers known at compile time"):
         glow.jit(unknown, backend=backend)(3)
 
 

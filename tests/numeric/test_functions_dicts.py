@@ -179,5 +179,5 @@ def test_bad_input() -> None:
     """What is no dict, and keys that are no texts."""
     with pytest.raises(glow.GlowError, match="keys of an array"):
         glow.jit(lambda x: len(x.keys()))(np.ones(3))
-    with pytest.raises(glow.GlowError, match="the keys of a dict must be texts"):
+    with pytest.raises(glow.GlowError, match="the keys of a dict must be strings"):
         glow.jit(lambda t: sum({i: v for i, v in t}.values()))(((1, 2.0), (2, 3.0)))

@@ -74,7 +74,7 @@ def of_the_run(x: Any) -> Any:
 
 UNTYPED: Any = np
 REFUSED: list[tuple[Callable[..., Any], str]] = [
-    (of_the_run, "a condition in a comprehension must be known when compiling"),
+    (of_the_run, "a condition in a comprehension must be known at compile time"),
     (lambda x: np.nonzero(x), "np.nonzero: the length of the result depends on values"),
     (lambda x: np.unique(x), "depends on values.* write np.where"),
     (lambda x: np.where(x > 0), "np.where of a condition alone: the length"),
@@ -87,8 +87,8 @@ REFUSED: list[tuple[Callable[..., Any], str]] = [
     (lambda x: x.astype(complex), "complex numbers are not compiled"),
     (lambda x: np.fill_diagonal(x, 0), "np.fill_diagonal: functions that change their argument"),
     (lambda x: np.linalg.svd(x), "the matrix must have two axes"),
-    (lambda x: np.delete(x, 9), "np.delete: .* give places inside the axis"),
-    (lambda x: UNTYPED.hsplit(x, 2, 0), "np.hsplit has an axis of its own"),
+    (lambda x: np.delete(x, 9), "np.delete: .* give indices inside the axis"),
+    (lambda x: UNTYPED.hsplit(x, 2, 0), "np.hsplit has a fixed axis"),
     (lambda x: np.quantile(x, [0.5, 2]), "must be between 0 and 1"),
 ]
 

@@ -91,7 +91,9 @@ def test_other_elements(backend: str) -> None:
 )
 def test_what_needs_the_elements_is_refused(f: Callable[..., Any]) -> None:
     """The elements themselves have no shape."""
-    with pytest.raises(glow.GlowError, match="an array picked by a mask has no shape known when compiling"):
+    with pytest.raises(
+        glow.GlowError, match="an array selected by a mask has no shape known at compile time"
+    ):
         glow.jit(f)(X)
 
 

@@ -54,6 +54,7 @@ def hard() -> dict[str, np.ndarray]:
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", hard())
 def test_hard_matrices(name: str) -> None:
     """Vectors are orthogonal, products give the matrix again, and numbers are NumPy's, to rounding."""
@@ -70,6 +71,7 @@ def test_hard_matrices(name: str) -> None:
     np.testing.assert_allclose(s / size, np.linalg.svd(a, compute_uv=False) / size, atol=1e-12)
 
 
+@pytest.mark.slow
 def test_equal_values_have_a_gradient_of_numbers() -> None:
     """The sum of singular values, and of eigenvalues, where some are equal."""
     nuclear: Any = glow.grad(glow.jit(lambda a: np.sum(np.linalg.svdvals(a))))

@@ -161,7 +161,7 @@ def test_subclasses_of_arrays_are_refused(value: Any) -> None:
             lambda net=net: net.run({"x": [value, value]}),
         ]
     for call in calls:
-        with pytest.raises(glow.GlowError, match=r"no plain array; give (x\.filled|np\.asarray)"):
+        with pytest.raises(glow.GlowError, match=r"not an ordinary array; give (x\.filled|np\.asarray)"):
             call()
 
 

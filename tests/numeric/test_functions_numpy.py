@@ -287,6 +287,7 @@ def kalman(data: Any, r: Any) -> Any:
     return total
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", ["interpreter", "cpu"])
 def test_inverse_with_dead_cotangents(backend: str) -> None:
     """The gradient by the data of a loop with an inverse in it."""

@@ -135,5 +135,5 @@ def test_messages(backend: str) -> None:
         glow.jit(lambda x: x.foo, backend=backend)(1.0)
     with pytest.raises(glow.GlowError, match="dict.*has no 'q'|attribute 'q' of a dict"):
         glow.jit(lambda d: d["q"], backend=backend)({"a": 1.0})
-    with pytest.raises(glow.GlowError, match="keys of a dict must be texts"):
+    with pytest.raises(glow.GlowError, match="keys of a dict must be strings"):
         glow.jit(lambda x: {1: x}[1], backend=backend)(1.0)

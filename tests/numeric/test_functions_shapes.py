@@ -119,7 +119,7 @@ def test_values_of_ints() -> None:
 
 def test_a_float_is_no_shape() -> None:
     """What no int tells is refused."""
-    with pytest.raises(glow.GlowError, match="a shape must be known when compiling"):
+    with pytest.raises(glow.GlowError, match="a shape must be known at compile time"):
         glow.jit(lambda x: np.zeros(x).sum())(2.5)
 
 

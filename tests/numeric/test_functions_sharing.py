@@ -250,9 +250,9 @@ def test_an_array_in_place_of_another(backend: str) -> None:
         y += x
         return y
 
-    with pytest.raises(glow.GlowError, match="float64 in place of int64"):
+    with pytest.raises(glow.GlowError, match="float64 instead of int64"):
         glow.jit(cast, backend=backend)(np.arange(3))
-    with pytest.raises(glow.GlowError, match=r"shape \(2, 2\).* in place of an array of shape \(2,\)"):
+    with pytest.raises(glow.GlowError, match=r"shape \(2, 2\).* instead of an array of shape \(2,\)"):
         glow.jit(widened, backend=backend)(ARGUMENT)
 
 

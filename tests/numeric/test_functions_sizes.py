@@ -209,6 +209,7 @@ def test_shapes_that_are_left_out_keep_a_few_executables() -> None:
     assert len(f.report()["sizes"]) == KEPT
 
 
+@pytest.mark.slow
 def test_gradients_for_any_size() -> None:
     """Values and gradients are those of a program for each shape."""
 
@@ -251,7 +252,7 @@ def test_arguments_are_checked() -> None:
     for shapes, text in (
         ({"z": ("n",)}, "no parameter 'z'; there are: x, y"),
         ({"x": "n"}, "'x' is given 'n', expected a tuple"),
-        ({"x": ("n+",)}, "is no size"),
+        ({"x": ("n+",)}, "is not a size"),
         ({"x": (-1,)}, "the size -1"),
         ({"x": ("2*n to 4",)}, "only a name has limits"),
         ({"x": ("n to 4", "n to 5")}, "'n' has other limits elsewhere"),

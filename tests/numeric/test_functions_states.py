@@ -71,7 +71,7 @@ def test_what_is_wrong() -> None:
         f(state=state)
     with state.lock, pytest.raises(glow.BindingError, match="used by another call at the same time"):
         f(np.zeros(3), state=state)
-    with pytest.raises(glow.BindingError, match="the state is of another function"):
+    with pytest.raises(glow.BindingError, match="the state belongs to another function"):
         glow.jit(_filtered, states=("memory",))(np.zeros(3), 1, state=state)
 
     @glow.jit(states=("h",))

@@ -107,6 +107,7 @@ def _by_hand(f: Any, x: Any, w: Any, torch: Any) -> Any:
     return product(x) * x[1] + (torch.stack(rows) * w[:2]).sum() + (torch.stack(columns) * w[:3]).sum()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("f", [_running, _products])
 def test_products_at_zeros_to_the_second_order(f: Any) -> None:
     torch = pytest.importorskip("torch")

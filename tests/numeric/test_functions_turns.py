@@ -64,6 +64,7 @@ def test_lstm(steps: int) -> None:
     assert compiled.report()["instances"] == [{"runs on": "cpu", "because": ""}]
 
 
+@pytest.mark.slow
 def test_what_is_fixed() -> None:
     """Gradients by some arguments only, one after another, and by what another gradient had fixed."""
     given = arrays(9)

@@ -278,6 +278,7 @@ def turns(x):
     return x, n
 
 
+@pytest.mark.slow
 def test_a_branch_that_the_row_decides(backend):
     xs = RNG.normal(size=9)
     f = glow.vmap(piecewise, backend=backend)
@@ -308,6 +309,7 @@ def test_many_rows_are_collected_in_blocks(backend, count):
     check(got, weights * np.where(xs > 0, 2 * xs, -1.0))
 
 
+@pytest.mark.slow
 def test_row_by_row_with_other_axes(backend):
     def f(x, i):
         if np.sum(x) > 0:
@@ -376,7 +378,7 @@ MESSAGES = [
         lambda: glow.vmap(layer, in_axes=(None, 0), out_axes=2)(W, XS),
         "out_axes has 2, the result for one row",
     ),
-    (lambda: glow.vmap(layer, in_axes=(None, 0), out_axes=None)(W, XS), "out_axes has None for the result"),
+    (lambda: glow.vmap(layer, in_axes=(None, 0), out_axes=None)(W, XS), "out_axes is None for the result"),
     (lambda: glow.vmap(layer, in_axes=(None, 0, 0))(W, XS), "3 axes for 2 parameters"),
     (lambda: glow.vmap(layer, in_axes=(None, "x"))(W, XS), "axes of vmap are numbers"),
     (lambda: glow.vmap(3), "vmap needs a function, got a int"),

@@ -244,12 +244,15 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 DAMAGE = {
-    "cut": (lambda d: d[:-4000], "the file is cut off: '"),
-    "head": (lambda d: d[:300], "the file is cut off at byte 300, in its head"),
+    "cut": (lambda d: d[:-4000], "the file is truncated: '"),
+    "head": (lambda d: d[:300], "the file is truncated at byte 300, in its header"),
     "magic": (lambda d: b"GGML" + d[4:], "this is no GGUF file"),
     "version": (lambda d: d[:4] + b"\7" + d[5:], "GGUF of version 7; versions 2 and 3 are known"),
     "count": (lambda d: d[:8] + b"\xff" * 8 + d[16:], "the head is damaged: a count of"),
-    "kind": (lambda d: d.replace(b"llama", b"drama"), "the architecture 'drama' is not known; there are: "),
+    "kind": (
+        lambda d: d.replace(b"llama", b"drama"),
+        "the architecture 'drama' is not supported; supported are: ",
+    ),
     "empty": (lambda d: b"", "the file is empty"),
 }
 
@@ -265,6 +268,7 @@ def test_damaged_files(case: str, file: Path, tmp_path: Path) -> None:
     assert str(damaged) in str(caught.value) and message in str(caught.value)
 
 
+@pytest.mark.slow
 def test_own_weights(tmp_path: Path) -> None:
     """Weights of 8 and 4 bits made here are near the floats; what cannot be asked for is said."""
     own = lms.written(tmp_path, "llama")

@@ -188,6 +188,7 @@ def test_optimize_keeps_results(graph: Graph) -> None:
     check(graph, OPTIMIZE)
 
 
+@pytest.mark.slow
 @SETTINGS
 @given(graphs())
 def test_optimize_lowered_keeps_results(graph: Graph) -> None:

@@ -86,6 +86,7 @@ def test_a_prompt_holds_nobody_up(
     assert reading and sum(rows[0] for rows in reading) >= len(reading) - 1
 
 
+@pytest.mark.slow
 def test_seeds(model: LanguageModel, batching: ContinuousBatching) -> None:
     """Random choices are those of the text's own seed."""
     options: dict[str, Any] = {"temperature": 0.9, "top_p": 0.9, "seed": 7}

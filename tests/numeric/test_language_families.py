@@ -63,6 +63,7 @@ def with_mxfp4(folder: Path, own: Any) -> None:
     (folder / "config.json").write_text(json.dumps(config))
 
 
+@pytest.mark.slow
 def test_mxfp4(tmp_path: Path) -> None:
     """Codes of 4 bits are taken as they are, and stay so in the program's weights."""
     own = lms.written(tmp_path, "gpt_oss", **MXFP4_SIZES)
@@ -86,9 +87,9 @@ def test_damaged_mxfp4(tmp_path: Path) -> None:
     whole, name = load_file(tmp_path / "model.safetensors"), "model.layers.0.mlp.experts.down_proj_scales"
     for change, message in (
         (None, "experts.down_proj_scales' is missing, expected bytes"),
-        (whole[name][:, :-1], r"_scales' \[6, 63, 3\] do not fit; blocks are 16 bytes"),
+        (whole[name][:, :-1], r"_scales' \[6, 63, 3\] do not fit; a block is 16 bytes"),
         (whole[name].astype(np.float32), "_scales' is float32, expected bytes"),
-        (np.full_like(whole[name], 255), "has scales that are no numbers"),
+        (np.full_like(whole[name], 255), "has invalid scales"),
     ):
         tensors = {n: t for n, t in whole.items() if n != name}
         save_file(tensors if change is None else tensors | {name: change}, tmp_path / "model.safetensors")
@@ -114,6 +115,7 @@ PARTS: dict[str, tuple[str, str, dict[str, Any]]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name", [pytest.param(n, marks=() if n == "gemma3" else pytest.mark.slow) for n in PARTS]
 )
@@ -156,7 +158,7 @@ def test_settings_left_out(kind: str) -> None:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"model_type": "mamba2"}, "'mamba2' is not known (it has layers that keep a state in place"),
+        ({"model_type": "mamba2"}, "'mamba2' is not supported (it has layers that keep a state instead"),
         (
             {"model_type": "llama4"},
             "'llama4' is not known (it has attention within chunks); there are: arcee",
@@ -164,7 +166,7 @@ def test_settings_left_out(kind: str) -> None:
         ({"text_config": {"model_type": "gemma4_text"}}, "'gemma4_text' is not known (it has embeddings of"),
         (
             {"model_type": "granitemoehybrid", "layer_types": ["mamba"]},
-            "layers that are not attention (Mamba)",
+            "layers other than attention (Mamba)",
         ),
         ({"model_type": "falcon", "alibi": True}, "'alibi' is set; attention with linear biases is not"),
         ({"model_type": "opt", "do_layer_norm_before": False}, "models with 'do_layer_norm_before' false or"),
@@ -185,6 +187,7 @@ def test_refused(settings: dict[str, Any], message: str, tmp_path: Path) -> None
     assert message in str(caught.value)
 
 
+@pytest.mark.slow
 def test_released_files(tmp_path: Path) -> None:
     """What files of releases have beside those that transformers writes: other names, layers that guess."""
     own = lms.written(tmp_path, "deepseek_v3")
@@ -203,6 +206,7 @@ def test_released_files(tmp_path: Path) -> None:
         glow.LanguageModel(tmp_path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["gpt_oss", pytest.param("deepseek_v3", marks=pytest.mark.slow)])
 def test_several_texts(kind: str, tmp_path: Path) -> None:
     """Texts that go on together, with several workers; the references of the operators."""

@@ -83,6 +83,7 @@ def test_halves(kind: str, tmp_path: Path) -> None:
     assert "matmul_half" in labels and "glow_cpu_instr.gemm" not in labels
 
 
+@pytest.mark.slow
 def test_threads(llama: tuple[Path, Any]) -> None:
     """Several workers generate the same."""
     prompt = lms.prompt_of(140)
@@ -122,6 +123,7 @@ def test_generators_may_take_turns(llama: tuple[Path, Any], model: LanguageModel
         assert [row[number] for row in made] == lms.continued(llama[1], prompt, 6)
 
 
+@pytest.mark.slow
 def test_many(llama: tuple[Path, Any]) -> None:
     """Several sequences in one cache, of which one ends early."""
     model = glow.LanguageModel(llama[0])
@@ -145,6 +147,7 @@ def test_capacity_grows(llama: tuple[Path, Any], monkeypatch: pytest.MonkeyPatch
     assert model.programs.capacity == 128 and len(model.programs.slots[0].tokens) == 69
 
 
+@pytest.mark.slow
 def test_long_texts_change_no_others(tmp_path: Path) -> None:
     """With other positions in long texts, each text of a batch gets what it gets alone, later too."""
     made = lms.written(tmp_path, "phi3")
@@ -191,7 +194,7 @@ BAD: dict[str, tuple[Callable[[LanguageModel], Any], str]] = {
     "top_p": (lambda m: m.generate([1], top_p=2), "top_p=2: expected a number from 0 to 1"),
     "penalty": (lambda m: m.generate([1], repetition_penalty=0), "repetition_penalty=0"),
     "count": (lambda m: m.generate([1], -1), "max_tokens=-1: expected a number from 0"),
-    "text": (lambda m: m.generate("hello"), "there is no tokenizer.json; give tokens instead of text"),
+    "text": (lambda m: m.generate("hello"), "there is no tokenizer.json; use tokens instead of text"),
     "chat": (lambda m: m.chat([]), "there is no chat template"),
 }
 
@@ -240,11 +243,11 @@ def _damaged(folder: Path, case: str) -> None:
 
 
 MESSAGES = {
-    "unknown": "the architecture 'parrot' is not known; there are: arcee, ",
+    "unknown": "the architecture 'parrot' is not supported; supported are: arcee, ",
     "missing": "config.json: 'hidden_size' is missing",
     "activation": "the activation 'snake' is not known",
-    "cut": "the file is cut off: '",
-    "head": "the file is cut off: 20 bytes",
+    "cut": "the file is truncated: '",
+    "head": "the file is truncated: 20 bytes",
     "more": "'model.layers.1.input_layernorm.weight', one of 9 such weights, is no part of the architecture",
     "shard": "No such file or directory",
     "none": "there are no .safetensors files",
@@ -266,10 +269,10 @@ def test_damaged_folders(case: str, llama: tuple[Path, Any], tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"num_attention_heads": 0}, "config.json: 'num_attention_heads' is 0, expected a whole number"),
-        ({"num_attention_heads": -4}, "'num_attention_heads' is -4, expected a whole number"),
-        ({"hidden_size": "wide"}, "'hidden_size' is 'wide', expected a whole number"),
-        ({"hidden_size": 3.5}, "'hidden_size' is 3.5, expected a whole number"),
+        ({"num_attention_heads": 0}, "config.json: 'num_attention_heads' is 0, expected an integer"),
+        ({"num_attention_heads": -4}, "'num_attention_heads' is -4, expected an integer"),
+        ({"hidden_size": "wide"}, "'hidden_size' is 'wide', expected an integer"),
+        ({"hidden_size": 3.5}, "'hidden_size' is 3.5, expected an integer"),
         ({"num_key_value_heads": 3}, "4 heads cannot share 3 heads of keys and values"),
         ({"rms_norm_eps": "small"}, "'rms_norm_eps' is 'small', expected a number"),
         ({"rope_theta": []}, "'rope_theta' is [], expected a number"),

@@ -152,13 +152,13 @@ def test_messages(tmp_path: Path) -> None:
     grouped(file)
     with pytest.raises(glow.GlowError, match="a text of 65 tokens, the model is made for 64"):
         next(glow.LanguageModel(file).generate([1] * 65))
-    with pytest.raises(glow.GlowError, match="an ONNX model's weights stay as they are stored"):
+    with pytest.raises(glow.GlowError, match="the weights of an ONNX model cannot be changed"):
         glow.LanguageModel(file, weights="int4")
     value = helper.make_tensor_value_info("x", TensorProto.FLOAT, [2])
     other = helper.make_tensor_value_info("y", TensorProto.FLOAT, [2])
     graph = helper.make_graph([helper.make_node("Relu", ["x"], ["y"])], "g", [value], [other])
     onnx.save(helper.make_model(graph), tmp_path / "relu.onnx")
-    with pytest.raises(glow.UnsupportedError, match="a decoder takes tokens and past keys and values"):
+    with pytest.raises(glow.UnsupportedError, match="a decoder needs tokens and past keys and values"):
         glow.LanguageModel(tmp_path / "relu.onnx")
     (tmp_path / "bad.onnx").write_bytes(b"\xff" * 30)
     with pytest.raises(glow.GlowError, match="this is no ONNX model"):

@@ -225,6 +225,7 @@ CASES: dict[str, tuple[str, _Packer, dict[str, Any]]] = {
 QUICK = ("awq", "gptq-order", "compressed", "gptq-3", "awq-gemv")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name", [pytest.param(n, marks=[] if n in QUICK else pytest.mark.slow) for n in CASES]
 )
@@ -242,6 +243,7 @@ def test_layouts(name: str, tmp_path: Path) -> None:
     assert np.abs(near - want).max() < 0.1 * np.abs(want).max()
 
 
+@pytest.mark.slow
 def test_in_float(tmp_path: Path) -> None:
     """A backend for quantised operators in float rounds no activations."""
     lms.quantised(tmp_path, "llama", _Packer("gptq", 4, 32))
@@ -314,17 +316,22 @@ def _turned(place: str) -> dict[str, Any]:
 
 COMPRESSED, FAST = _Packer("compressed", 4, 32), _Packer("awq_fast", 4, 32, version="gemv_fast")
 REFUSED: dict[str, tuple[_Packer, dict[str, Any], dict[str, Callable[[Array], Array]], str]] = {
-    "rotation": (_Packer("gptq", 4, 32), {"rotation": "hadamard"}, {}, "are to be turned ('hadamard')"),
-    "transform": (COMPRESSED, _turned("input"), {}, "are to be turned ('input')"),
-    "table": (COMPRESSED, {"transform_config": "R1"}, {}, "'transform_config' is no table of settings"),
+    "rotation": (
+        _Packer("gptq", 4, 32),
+        {"rotation": "hadamard"},
+        {},
+        "needs rotated activations ('hadamard')",
+    ),
+    "transform": (COMPRESSED, _turned("input"), {}, "needs rotated activations ('input')"),
+    "table": (COMPRESSED, {"transform_config": "R1"}, {}, "'transform_config' is not a table of settings"),
     "gemv": (
         _Packer("awq_gemv", 4, 32, version="gemv"),
         {"group_size": None},
         {},
-        "its settings say no 'group_size', which 'gemv' needs",
+        "its settings have no 'group_size', which 'gemv' needs",
     ),
     "fast": (FAST, {}, {"qweight": lambda x: x[:, :32]}, "32 inputs; this layout has them 64 by 64"),
-    "fast points": (FAST, {}, {"scaled_zeros": lambda x: x[:1]}, "scaled_zeros (64, 1) do not fit together"),
+    "fast points": (FAST, {}, {"scaled_zeros": lambda x: x[:1]}, "scaled_zeros (64, 1) do not match"),
     "fast words": (FAST, {}, {"qweight": lambda x: x.view(np.int32)}, "qweight' is int32 [16, 32]"),
     "planes": (_Packer("gptq_p", 5, 32), {}, {"qweight": lambda x: x[:-1]}, "codes of 5 bits 32 by 32"),
     "floats": (_Packer("gptq", 4, 32), {}, {"scales": lambda x: x.view(np.int16)}, "scales' is int16"),
@@ -332,7 +339,7 @@ REFUSED: dict[str, tuple[_Packer, dict[str, Any], dict[str, Callable[[Array], Ar
         _Packer("compressed", 7, 32, version="0.12.2"),
         {"config_groups": {str(b): {"weights": {"num_bits": b}} for b in (7, 8)}},
         {},
-        "64 codes in 16 words of 32 bits are no codes of 8 or 7 bits that can be told from others",
+        "64 codes in 16 words of 32 bits cannot be recognised as codes of 8 or 7 bits",
     ),
 }
 
@@ -357,42 +364,44 @@ def _changed(ending: str, change: Callable[[Array], Array]) -> Callable[[dict[st
     return lambda tensors: tensors.update({n: change(x) for n, x in tensors.items() if n.endswith(ending)})
 
 
-GPTQ_KNOWN = "of gptq is not known; there are: gptq, gptq_v2, gptq_p"
+GPTQ_KNOWN = "of gptq is not supported; supported are: gptq, gptq_v2, gptq_p"
 DAMAGE: dict[str, tuple[dict[str, Any], Callable[[dict[str, Array]], None] | None, str]] = {
     "method": (
         {"quant_method": "aqlm"},
         None,
-        "weights quantised by 'aqlm' are not known; there are: awq, bitsandbytes, compressed-tensors, ",
+        "weights quantised by 'aqlm' are not supported; supported are: "
+        "awq, bitsandbytes, compressed-tensors, ",
     ),
     "layout": ({"checkpoint_format": "marlin"}, None, f"the layout 'marlin' {GPTQ_KNOWN}"),
     "older layout": ({"is_marlin_format": True}, None, f"the layout 'marlin' {GPTQ_KNOWN}"),
     "awq": (
         {"quant_method": "awq", "checkpoint_format": None, "version": "marlin"},
         None,
-        "the layout 'marlin' of awq is not known; there are: gemm, gemv, gemv_fast, llm-awq",
+        "the layout 'marlin' of awq is not supported; supported are: gemm, gemv, gemv_fast, llm-awq",
     ),
     "floats": (
         {"quant_method": "compressed-tensors", "checkpoint_format": None, "format": "nvfp4-pack-quantized"},
         None,
-        "the layout 'nvfp4-pack-quantized' of compressed-tensors is not known; there are: pack-quantized",
+        "the layout 'nvfp4-pack-quantized' of compressed-tensors is not "
+        "supported; supported are: pack-quantized",
     ),
     "bits": (
         {},
         _changed("qzeros", lambda x: x[:, :-1]),
-        "64 codes in 7 words of 32 bits are no codes of 1 to 8 bits",
+        "64 codes in 7 words of 32 bits cannot be recognised as codes of 1 to 8 bits",
     ),
-    "meta": ({"meta": "gptqmodel"}, None, "'meta' is no table of settings"),
-    "text": ({"group_size": "four"}, None, "is no table of settings with a number of inputs in a group"),
+    "meta": ({"meta": "gptqmodel"}, None, "'meta' is not a table of settings"),
+    "text": ({"group_size": "four"}, None, "is not a table of settings with a group size"),
     "missing": ({}, _without("qzeros"), "the weights have no 'model.layers.0.self_attn.q_proj.qzeros'"),
     "kind": ({}, _changed("qweight", lambda x: x.astype(np.int64)), "qweight' is int64"),
-    "sizes": ({}, _changed("q_proj.scales", lambda x: x[:, :-1]), "do not fit together"),
-    "no index": ({"group_size": 48}, _without("g_idx"), "do not fit together"),
+    "sizes": ({}, _changed("q_proj.scales", lambda x: x[:, :-1]), "do not match"),
+    "no index": ({"group_size": 48}, _without("g_idx"), "do not match"),
     "short index": ({}, _changed("g_idx", lambda x: x[:-1]), "g_idx' is [63] for 64 inputs"),
-    "groups": ({}, _changed("g_idx", lambda x: x * 0), "do not fit together"),
+    "groups": ({}, _changed("g_idx", lambda x: x * 0), "do not match"),
     "unequal": (
         {},
         _changed("g_idx", lambda x: np.where(np.arange(len(x)) == 40, 1, x)),
-        "does not give each group 16 inputs",
+        "does not assign 16 inputs to each group",
     ),
 }
 
@@ -449,12 +458,12 @@ def test_saved(kind: str, bits: int, tmp_path: Path) -> None:
 def test_saving_what_cannot_be(tmp_path: Path, packed: Path) -> None:
     lms.written(tmp_path / "floats", "llama")
     floats = glow.LanguageModel(tmp_path / "floats")
-    with pytest.raises(glow.GlowError, match="no weights have few bits; load it with weights='int4'"):
+    with pytest.raises(glow.GlowError, match="no weights are quantised; load it with weights='int4'"):
         floats.save(tmp_path / "few")
     with pytest.raises(glow.GlowError, match="is not saved over its own files"):
         floats.save(tmp_path / "floats")
-    with pytest.raises(glow.GlowError, match="few bits already; copy the folder"):
+    with pytest.raises(glow.GlowError, match="quantised already; copy the folder"):
         glow.LanguageModel(packed).save(tmp_path / "few")
     lms.written(tmp_path / "latents", "deepseek_v3", kv_lora_rank=32)
-    with pytest.raises(glow.GlowError, match="kv_b_proj' makes keys and values of latents"):
+    with pytest.raises(glow.GlowError, match="kv_b_proj' projects latents to keys and values"):
         glow.LanguageModel(tmp_path / "latents", weights="int4").save(tmp_path / "few")

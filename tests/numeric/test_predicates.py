@@ -62,7 +62,7 @@ def test_the_builder_writes_predicates() -> None:
     with pytest.raises(glow.ShapeError, match="neither a boolean nor one"), g.predicated(table):
         pass
     wrong = g.placeholder("r", (BATCH + 1,), dtype=np.bool_)
-    told = f"{BATCH + 1} samples, the operators inside have first dimensions of .*{BATCH}"
+    told = f"{BATCH + 1} samples, the first dimensions of the operators inside are .*{BATCH}"
     with pytest.raises(glow.ShapeError, match=told), g.predicated(wrong):
         g.relu(table.graph.placeholder("s", (BATCH, 3)))
 
@@ -133,6 +133,7 @@ def test_little_work_is_not_worth_a_branch() -> None:
     np.testing.assert_array_equal(net.run({"x": data, "p": np.zeros(4, bool)})["y"], np.maximum(data, 0))
 
 
+@pytest.mark.slow
 def test_predicates_outlive_files_and_quantisation(tmp_path: Path) -> None:
     g = network((BATCH,))
     glow.save(g, tmp_path / "net.mlir")

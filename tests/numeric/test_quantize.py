@@ -247,6 +247,7 @@ def test_network_is_one_island() -> None:
     assert "lookup" in ops and ops.count("rescale") <= 1
 
 
+@pytest.mark.slow
 def test_more_bits_and_rows_are_better() -> None:
     """int16 activations beat int8, scales for each channel beat one scale."""
     module, rename = named(network())
@@ -436,6 +437,7 @@ def test_float16_saturates() -> None:
         convert_floats(g.module, "f16", keep=["softmx"])
 
 
+@pytest.mark.slow
 def test_tuner_keeps_few_layers_in_float() -> None:
     """The metric is reached with fewer layers in float than there are."""
     module, rename = named(network())

@@ -147,6 +147,7 @@ def test_activation_ranges_end_where_it_is_constant() -> None:
     assert abs((-128 - kind.zero_point_array[0]) * step + 3) < 2 * step  # pyright: ignore
 
 
+@pytest.mark.slow
 def test_costly_layers_stay_float() -> None:
     """Of eight layers, the small one with a narrow result of large inputs costs most by far."""
     rng = np.random.default_rng(5)

@@ -136,7 +136,7 @@ DAMAGED: dict[str, tuple[Callable[[dict[str, Any]], Any], str]] = {
     "infinite counts": (lambda d: d["values"]["a"].update(histogram="1 inf"), "histogram of 'a'"),
     "negative counts": (lambda d: d["values"]["a"].update(histogram="1 -1"), "histogram of 'a'"),
     "no channels": (lambda d: d["channels"].update(a=""), "channels of 'a'"),
-    "two numbers a channel": (lambda d: d["channels"].update(a="1 2"), "channels of 'a'"),
+    "two numbers per channel": (lambda d: d["channels"].update(a="1 2"), "channels of 'a'"),
     "infinite channels": (lambda d: d["channels"].update(a="1 2 inf"), "channels of 'a'"),
 }
 
@@ -400,7 +400,9 @@ def test_blocks_of_weights(monkeypatch: pytest.MonkeyPatch) -> None:
     np.testing.assert_array_equal(again[0], codes)
     np.testing.assert_array_equal(again[1], scales)
     for block in (0, 3, -4):
-        with pytest.raises(Exception, match=f"8 inputs of a matrix are no whole number of blocks of {block}"):
+        with pytest.raises(
+            Exception, match=f"8 inputs of a matrix are not a multiple of the block size {block}"
+        ):
             quantize_blocks(weights, 8, block)
     assert quantize_blocks(weights, 8, 1)[1].shape == (6, 8)
 

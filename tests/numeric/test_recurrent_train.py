@@ -232,6 +232,7 @@ def test_two_workers() -> None:
     np.testing.assert_allclose(found[0], found[1], rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_second_derivatives() -> None:
     """The gradient of a gradient of each kind, against central differences of the first."""
     for kind, properties in (("lstm", {}), ("gru", {"linear_before_reset": True}), ("rnn", {})):
@@ -267,6 +268,7 @@ def test_second_derivatives() -> None:
             assert got[place] == pytest.approx((values[0] - values[1]) / 2e-5, rel=1e-5, abs=1e-8)
 
 
+@pytest.mark.slow
 def test_packed_sequences() -> None:
     """Sequences of different lengths, packed in PyTorch, `sequence_lens` in ONNX."""
     torch = pytest.importorskip("torch")

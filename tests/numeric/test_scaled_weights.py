@@ -159,6 +159,7 @@ CASES: dict[str, tuple[str, _Packer, dict[str, Any]]] = {
 QUICK = ("fp8", "nf4")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name", [pytest.param(n, marks=[] if n in QUICK else pytest.mark.slow) for n in CASES]
 )
@@ -212,7 +213,7 @@ DAMAGE: dict[str, tuple[str, dict[str, Any] | None, Change | None, str]] = {
         "fp8",
         {},
         _changed("q_proj.weight", lambda x: x.fill(np.nan) or x),
-        "elements that are no numbers",
+        "contains NaN",
     ),
     "settings": ("fp8", None, None, "is packed, and neither config.json"),
     "no table": (

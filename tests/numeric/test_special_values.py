@@ -22,6 +22,7 @@ PART = 12
 PEERS = {"ONNX": "onnxruntime", "PyTorch": "torch", "JAX": "jax", "functions": "numpy"}
 
 
+@pytest.mark.slow
 def test_cpu_is_the_cards_meaning() -> None:
     """A part of all samples and types, on special values."""
     seen, wrong = every_card(step=97)
@@ -160,6 +161,7 @@ def test_floor_division() -> None:
     assert (ulps(glow.compile(glow.load(g), "cpu").run({"x": x, "z": y})["y"], expected) == 0).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_sign_of_nan_in_pytorch(dtype: str) -> None:
     """PyTorch's sign of NaN is 0."""

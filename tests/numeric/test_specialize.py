@@ -348,14 +348,14 @@ def without_end_in_a_loop(x):
         (few_in_gradient, "product is called with 1 argument, it has 2"),
         (few_in_second, "product is called with 3 arguments, it has 2"),
         (called_like_a_form, "fwd is called with 2 arguments, it has 1"),
-        (kinds, "the branches give a tuple of 2 and a float; give both one type"),
-        (paths, "the branches give a float and a tuple of 2; give both one type"),
+        (kinds, "the branches give a tuple of 2 and a float; both need the same type"),
+        (paths, "the branches give a float and a tuple of 2; both need the same type"),
         (arities, "grad of functions with different numbers of parameters"),
         (of_a_number, "grad of a float; give it a function"),
         (beyond, "argument 2 of a function of 2 parameters; argnums counts from 0"),
         (below, "argument -2 of a function of 1 parameter; argnums counts from 0"),
-        (called_number, "a float is called; call a function"),
-        (partial_number, "a float is called; call a function"),
+        (called_number, "a float is called, but is not a function"),
+        (partial_number, "a float is called, but is not a function"),
         (without_end, "around never returns: every path calls it again; add a base case"),
         (without_end_in_a_loop, "deeper never returns: every path calls it again; add a base case"),
     ],
@@ -432,7 +432,7 @@ def test_types_that_do_not_fit(
 def test_values_that_do_not_fit(have: Type, want: Type) -> None:
     """A value is no argument or result of another shape or type of items."""
     code = SimpleNamespace(coding=True, as_tensor=lambda v, kind: None)
-    with pytest.raises(AssertionError, match=re.escape(f"{text(have)} where {text(want)} was inferred")):
+    with pytest.raises(AssertionError, match=re.escape(f"{text(have)} where {text(want)} is expected")):
         Values(Sets(), code).convert(V(have), want)
     inactive = V(TensorType((3,), "float64", True), "code")
     assert Values(Sets(), code).convert(inactive, TensorType((3,), "float64")).code == "code"

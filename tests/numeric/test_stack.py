@@ -73,6 +73,7 @@ def build(draw: st.DataObject) -> Graph:
     return graph
 
 
+@pytest.mark.slow
 @QUICK
 @given(st.data())
 def test_random_graphs(draw: st.DataObject) -> None:

@@ -157,6 +157,7 @@ def turned(turns: int) -> Callable[..., Any]:
     return total
 
 
+@pytest.mark.slow
 def test_loops() -> None:
     """Loops of few turns are written out, with the functions they call; others have a program a shape."""
     for turns, written_out in ((1, True), (9, True), (60, False)):
@@ -323,8 +324,8 @@ def a_function(x):
     ("function", "given", "message"),
     [
         (branch, (X,), r"test_straight.py:\d+: a branch that the run decides"),
-        (half, (X, 3), r"test_straight.py:\d+: floor_div of numbers that the run tells, an int"),
-        (as_int, (X, 3), r"test_straight.py:\d+: int of numbers that the run tells, an int"),
+        (half, (X, 3), r"test_straight.py:\d+: floor_div of numbers that are only known at run time"),
+        (as_int, (X, 3), r"test_straight.py:\d+: int of numbers that are only known at run time"),
         (a_function, (X,), "^a function as the result"),
         (endless, (X,), r"test_straight.py:\d+: a loop or a recursion that stays one"),
     ],

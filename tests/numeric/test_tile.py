@@ -96,6 +96,7 @@ CARDS = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("card", CARDS)
 def test_tiles_fit_the_room(card: str) -> None:
     """Tiles that a budget chooses are no larger than it, and some are smaller than the whole."""

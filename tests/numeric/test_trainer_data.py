@@ -103,10 +103,11 @@ def test_generators() -> None:
     assert trainer.steps == 6
     with pytest.raises(GlowError, match="generators end with an epoch"):
         trainer.fit(made(9), 2, progress=False)
-    with pytest.raises(GlowError, match=r"gave a ndarray where a batch, \(inputs, labels\), is expected"):
+    with pytest.raises(GlowError, match=r"gave a ndarray where a batch \(inputs, labels\) is expected"):
         trainer.fit([x[:BATCH], y[:BATCH]], 1, progress=False)
 
 
+@pytest.mark.slow
 def test_resume_in_a_loader(tmp_path: Path) -> None:
     """A training over batches of two sizes that stopped goes on with the same numbers."""
     x, y = samples(2 * BATCH + 3)
@@ -301,6 +302,7 @@ def test_outputs_of_sequences_first() -> None:
     assert trainer.predict(words).shape == (20, 9)
 
 
+@pytest.mark.slow
 def test_list_of_one() -> None:
     """A list of one array is the inputs of a model with one; the only row of a batch is a row."""
     x, y = samples(BATCH)

@@ -33,7 +33,7 @@ def _rate(of: Any) -> float:
 CASES: dict[str, tuple[Callable[[], Any], str]] = {
     "labels of unequal parts": (
         lambda: trainer().step(X, [[1], [2, 3], [1], [1]]),
-        "labels is a list of unequal parts",
+        "labels is a list with rows of different lengths",
     ),
     "labels of text": (lambda: trainer().step(X, list("abcd")), "labels: dtype <U1, expected real numbers"),
     "no labels": (lambda: trainer().step(X, None), "loss 'cross_entropy' needs labels"),
@@ -70,7 +70,7 @@ CASES: dict[str, tuple[Callable[[], Any], str]] = {
         "sgd: weight_decay of group",
     ),
     "group of a number": (lambda: O.SGD(0.1, groups={"*": 0.1}), "expected a dict"),  # pyright: ignore
-    "batch of text": (lambda: trainer(batch="8"), "batch is '8', expected a whole number"),
+    "batch of text": (lambda: trainer(batch="8"), "batch is '8', expected an integer"),
     "budget": (lambda: trainer(memory_budget=-5), "memory_budget is -5"),
     "momentum of averages": (lambda: trainer(momentum=2.0), "momentum is 2.0"),
     "seed": (lambda: trainer(seed=-1), "seed is -1"),

@@ -117,7 +117,7 @@ def test_shapes_that_change_each_turn(function: Callable[..., Any]) -> None:
     assert np.isclose(found, (sides[0] - sides[1]) / 2e-6, rtol=1e-6)
     with pytest.raises(
         glow.GlowError,
-        match="'[sx]' is an array of .* in turn; keep one type and shape for a value that a loop",
+        match="'[sx]' is alternately an array of .*; keep one type and shape for a value that a loop",
     ):
         glow.jit(of(34))(ROWS)
 

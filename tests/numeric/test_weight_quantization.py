@@ -100,7 +100,7 @@ def test_calibration(tmp_path: Path) -> None:
 
 
 BAD: dict[str, tuple[dict[str, Any], str]] = {
-    "bits": ({"bits": 3}, "weights of 3 bits: there are those of 4 and 8"),
+    "bits": ({"bits": 3}, "weights of 3 bits are not supported; use 4 or 8"),
     "group": ({"group": 0}, "group=0: expected a number of inputs"),
     "large": ({"group": 512}, "no product by constant weights with groups of 512 inputs"),
     "activations": ({"activations": "f16"}, "activations='f16': expected int8 or f32"),

@@ -164,8 +164,7 @@ def compare(want: Any, got: Any, rtol: float, atol: float, where: str) -> None:
         return
     if want.dtype != got.dtype:
         raise Mismatch(f"{where}: dtype {got.dtype}, expected {want.dtype}")
-    if want.dtype.name == "bfloat16":
-        rtol = max(rtol, 2**-6)
+    rtol = max(rtol, 2**-6) if want.dtype.name == "bfloat16" else rtol
     if want.dtype.isbuiltin != 1:
         want, got = want.astype(np.float32), got.astype(np.float32)
     if not np.allclose(got, want, rtol=rtol, atol=atol, equal_nan=True):

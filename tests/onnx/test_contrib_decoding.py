@@ -382,6 +382,7 @@ def _attending(kind: str) -> tuple[Any, Callable[[int, int], dict[str, Array]]]:
     return onnx.helper.make_model(graph, opset_imports=opsets, ir_version=10), feed
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["Attention", "MultiHeadAttention"])
 def test_attention_to_a_past_of_any_length(kind: str) -> None:
     """The operator of the standard, and onnxruntime's: one program once a length has changed."""

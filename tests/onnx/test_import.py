@@ -342,7 +342,7 @@ def test_a_mistake_of_ours_is_not_said_to_be_the_models(monkeypatch: pytest.Monk
     with pytest.raises(glow.ImportProblems) as caught:
         glow.load(broken)
     assert "node 'act' (Relu, opset" in str(caught.value)
-    assert "internal error in the rule: KeyError 'nothing'; this is a mistake of the compiler" in str(
+    assert "internal error in the rule: KeyError 'nothing'; this is a bug in the compiler" in str(
         caught.value
     )
 

@@ -123,6 +123,7 @@ def test_branch() -> None:
     one_program(model(graph([scan], inputs, [info("last", F, [4])])))
 
 
+@pytest.mark.slow
 def test_products_at_once() -> None:
     """Products without state, alone, with what is around them, and shared with the state; none is left."""
     body = graph(

@@ -42,6 +42,7 @@ def _product(x: np.ndarray, w: np.ndarray, zeros: tuple[int, int, int], scale: f
     return np.clip(scaled, limits.min, limits.max).astype(x.dtype)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("kind", [np.uint8, np.int8])
 def test_products_of_bytes_for_any_size(kind: type, threads: int) -> None:

@@ -116,6 +116,7 @@ def test_threads() -> None:
     assert net.report().notes["threads"] == 2
 
 
+@pytest.mark.slow
 def test_ends_early() -> None:
     """What data end, and stacks rows, has a program for each length; the report says why."""
     body = cell("y")

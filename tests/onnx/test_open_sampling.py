@@ -62,6 +62,7 @@ IMAGES = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("aligned", [0, 1])
 @pytest.mark.parametrize("padding", ["zeros", "border", "reflection"])
 @pytest.mark.parametrize("mode", ["nearest", "linear", "cubic"])
@@ -73,6 +74,7 @@ def test_grids_over_images_of_any_size(mode: str, padding: str, aligned: int) ->
     _one_program(_model([node], shapes), IMAGES, shapes)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stride", [1, 2])
 def test_deformable_convolutions_of_any_size(stride: int) -> None:
     weights = {"w": np.random.default_rng(1).standard_normal((6, 4, 3, 3)).astype(np.float32) / 6}
@@ -124,6 +126,7 @@ RESIZES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", RESIZES)
 def test_resizes_of_images_of_any_size(name: str) -> None:
     attributes, numbers = RESIZES[name]

@@ -170,6 +170,7 @@ def test_other_lengths_and_batches_are_right(
     _close(net.run(_encoder_inputs(batch, length)), reference.run(_encoder_inputs(batch, length)))
 
 
+@pytest.mark.slow
 def test_a_decoder_compiles_nothing_after_its_second_step(caplog: pytest.LogCaptureFixture) -> None:
     rng = np.random.default_rng(3)
     steps = [rng.standard_normal((1, HEADS, n, 16)).astype(np.float32) for n in (20, *[1] * 60)]
@@ -275,6 +276,7 @@ def test_sizes_alone_are_counted_by_the_run(kind: str, shape: list[int]) -> None
         np.testing.assert_array_equal(net.run({"x": x})["y"], x.size if kind == "Size" else sizes)
 
 
+@pytest.mark.slow
 def test_two_threads() -> None:
     net, reference = glow.compile(encoder(), threads=2), glow.compile(encoder(), backend="interpreter")
     for batch, length in ((4, 60), (4, 100), (4, 129), (4, 256), (4, 77)):
@@ -450,6 +452,7 @@ def test_an_unlucky_size_leaves_others_open(tmp_path: Path, monkeypatch: pytest.
     assert refused == [16]
 
 
+@pytest.mark.slow
 def test_sizes_that_cannot_stay_open_are_tried_ever_less(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each attempt costs what a program costs, and the sizes of the moment may be why it fails."""
     tried = list[int]()

@@ -170,6 +170,7 @@ def test_a_sequence_of_known_tensors() -> None:
         assert first.tolist() == second.tolist() == [n, 2]
 
 
+@pytest.mark.slow
 def test_a_long_loop_stays_a_loop() -> None:
     body = helper.make_graph(
         [

@@ -175,5 +175,5 @@ def test_blocks_in_the_order_of_gptq(bits: int, points: bool, level: int, backen
 
 def test_blocks_that_are_not_full_are_refused() -> None:
     made, _, _ = blocks(4, False, np.arange(64) // 40, 0)
-    with pytest.raises(glow.GlowError, match="blocks that have not 32 places each"):
+    with pytest.raises(glow.GlowError, match="blocks that do not have 32 elements each"):
         glow.compile(made)

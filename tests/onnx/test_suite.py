@@ -47,9 +47,13 @@ def test_locked_cases_pass(worker: suite.Worker, backend: str, shard: int) -> No
 @AVX2
 @pytest.mark.parametrize("shard", range(SHARDS))
 def test_locked_cases_pass_with_avx2(worker: suite.Worker, shard: int) -> None:
-    """The same cases pass with code for half as long vectors and without arithmetic on 16-bit floats."""
+    """So they do with code for half as long vectors and without arithmetic on 16-bit floats.
+
+    Operators written out as functions are left out: they are made of operators that have cases.
+    """
     locked = suite.read_lock("cpu")
-    outcomes = [o for o in worker.run("cpu", "", shard, SHARDS, "haswell") if o.name in locked]
+    every = worker.run("cpu", "^(?!.*_expanded)", shard, SHARDS, "haswell")
+    outcomes = [o for o in every if o.name in locked]
     assert outcomes
     assert [f"{o.name}: {o.status} {o.message}" for o in outcomes if o.status != "pass"] == []
 

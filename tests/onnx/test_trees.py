@@ -142,6 +142,7 @@ def test_aggregates(aggregate: str) -> None:
     agrees(model, (1, 20), False)
 
 
+@pytest.mark.slow
 def test_two_threads() -> None:
     """Samples are shared by workers."""
     agrees(ensemble(5, 50, 2), (1, 3, 1000), False, threads=2)

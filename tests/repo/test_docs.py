@@ -1,4 +1,9 @@
-"""The documents are true: their Python blocks run and their console blocks print what they show."""
+"""The documents are true: their Python blocks run and their console blocks print what they show.
+
+A document runs in an empty folder, so it contains the lines that make its files. A console block that cannot
+run in a test (it needs a server, a file of the reader's, or minutes) says so to the reader in its first line,
+`# not run by the tests: ...`.
+"""
 
 from __future__ import annotations
 
@@ -7,18 +12,16 @@ import importlib.util
 import linecache
 import os
 import re
-import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import onnx
 import pytest
 
 ROOT = Path(__file__).parents[2]
-LIGHT = Path(onnx.__file__).parent / "backend/test/data/light"
+#: How the first line of a console block begins that the tests leave out.
+NOT_RUN = "# not run by the tests: "
 #: A link of a document: the part before an anchor.
 LINK = re.compile(r"\]\((?!https?:|mailto:|#)([^)#\s]+)")
 BLOCK = re.compile(r"^```(\w+)[^\n]*\n(.*?)^```", re.MULTILINE | re.DOTALL)
@@ -50,11 +53,6 @@ def fences(document: str) -> list[Fence]:
     ]
 
 
-def prepare(folder: Path) -> None:
-    """The file that the documents' examples start from: light SqueezeNet as `model.onnx`."""
-    shutil.copy(LIGHT / "light_squeezenet.onnx", folder / "model.onnx")
-
-
 def commands(text: str) -> list[tuple[str, str]]:
     """The `$ command` lines of a console block, each with the output shown under it."""
     entries: list[tuple[str, str]] = []
@@ -68,18 +66,14 @@ def commands(text: str) -> list[tuple[str, str]]:
     return entries
 
 
-def run_python(blocks: Sequence[Fence]) -> None:
-    """Run blocks one after another in one namespace, as a reader would."""
-    namespace: dict[str, object] = {"__name__": "document"}
-    for document in dict.fromkeys(block.document for block in blocks):
-        # The document with its Python alone, so that tracebacks, and functions that are compiled from their
-        # source, find its own lines.
-        lines = ["\n"] * len((ROOT / document).read_text(encoding="utf-8").splitlines())
-        for block in (b for b in blocks if b.document == document):
-            text = block.text.splitlines(keepends=True)
-            lines[block.line : block.line + len(text)] = text
-        linecache.cache[document] = (sum(map(len, lines)), None, lines, document)
-        exec(compile("".join(lines), document, "exec"), namespace)
+def run_python(block: Fence, namespace: dict[str, object]) -> None:
+    """Run a block in the namespace of the blocks before it."""
+    # The document with this block alone, so that tracebacks, and functions that are compiled from their
+    # source, find their lines.
+    name = f"{block.document}:{block.line}"
+    text = "\n" * block.line + block.text
+    linecache.cache[name] = (len(text), None, text.splitlines(keepends=True), name)
+    exec(compile(text, name, "exec"), namespace)
 
 
 def run_console(block: Fence, folder: Path) -> None:
@@ -108,22 +102,31 @@ def usable(text: str) -> bool:
     tools = set(re.findall(r"\bglow-([a-z]+)\b", text))
     if not all(importlib.util.find_spec(f"glow_tools.{tool}") for tool in tools - {"compiler"}):
         return False
-    if re.search(r"\btorch\b", text) and not importlib.util.find_spec("torch"):
-        return False  # which is no dependency
+    for optional in ("torch", "jax", "onnxruntime"):
+        if re.search(rf"\b{optional}\b", text) and not importlib.util.find_spec(optional):
+            return False  # which is no dependency
     return "glow_compiler" not in text or bool(importlib.util.find_spec("glow_compiler.api"))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("document", documents())
 def test_document(document: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A document's Python and console blocks run, in a folder that holds `model.onnx`."""
-    prepare(tmp_path)
+    """A document's Python and console blocks run, in an empty folder, in the order of the page."""
     monkeypatch.chdir(tmp_path)
-    blocks = [block for block in fences(document) if usable(block.text)]
-    run_python([block for block in blocks if block.language == "python"])
-    for block in blocks:
-        if block.language == "console":
+    namespace: dict[str, object] = {"__name__": "document"}
+    for block in fences(document):
+        if block.language == "python" and usable(block.text):
+            run_python(block, namespace)
+        elif block.language == "console" and usable(block.text) and not block.text.startswith(NOT_RUN):
             run_console(block, tmp_path)
+
+
+@pytest.mark.parametrize("document", documents())
+def test_commands_are_in_console_blocks(document: str) -> None:
+    """A block of another language that shows commands would not be run."""
+    shown = [f"{b.document}:{b.line}" for b in fences(document) if b.language in ("text", "sh", "bash")]
+    blocks = {f"{b.document}:{b.line}": b.text for b in fences(document)}
+    assert [place for place in shown if re.search(r"^\$ ", blocks[place], re.MULTILINE)] == []
 
 
 @pytest.mark.parametrize("document", documents())

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import re
+from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
 
@@ -18,7 +20,9 @@ SOURCE_FOLDERS = (
     "benchmarks",
     "examples",
 )
-MAX_LINES = 500
+MAX_LINES = 800
+MAX_FUNCTION = 50
+"""Lines of a function's body, its docstring aside; ruff counts its branches."""
 
 
 @cache
@@ -32,6 +36,46 @@ def test_files_are_small() -> None:
     """A file is one room with one purpose."""
     lengths = {name: len(text.splitlines()) for name, text in python_files().items()}
     assert {name: lines for name, lines in lengths.items() if lines > MAX_LINES} == {}, "split them"
+
+
+def has_room(text: str) -> bool:
+    """Whether a function may be too long, by where the next one begins: to parse all files takes seconds."""
+    found = re.finditer(r"^( *)(?:async )?(def|class) ", text, re.M)
+    starts = [(len(m[1]), text.count("\n", 0, m.start()), m[2]) for m in found]
+    ends = [*starts[1:], (0, text.count("\n"), "")]
+    return any(
+        kind == "def" and next(end for far, end, _ in ends[i:] if far <= depth) - start > MAX_FUNCTION
+        for i, (depth, start, kind) in enumerate(starts)
+    )
+
+
+def functions(body: Iterable[ast.stmt]) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
+    """Functions and methods; those inside of a function are part of it."""
+    for node in body:
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield node
+        elif isinstance(node, ast.ClassDef | ast.If | ast.Try | ast.With):
+            yield from functions(node.body)
+
+
+def length(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
+    """The lines of a function's body without its docstring."""
+    match function.body:
+        case [ast.Expr(ast.Constant(str())), first, *_] | [first, *_]:
+            return (function.end_lineno or 0) - first.lineno + 1
+    raise AssertionError("a function has a body")
+
+
+def test_functions_are_small() -> None:
+    """A function fits on a screen. Tables of tests and networks for them may be longer."""
+    long = [
+        f"{name}:{function.lineno}: {function.name} has {length(function)} lines"
+        for name, text in python_files().items()
+        if not name.startswith(("tests/", "benchmarks/")) and has_room(text)
+        for function in functions(ast.parse(text).body)
+        if length(function) > MAX_FUNCTION
+    ]
+    assert long == [], "split them"
 
 
 def test_modules_say_what_they_are() -> None:

@@ -7,6 +7,8 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[2]
 #: The ways in which a message says what is wanted: behind a semicolon, or in its sentence.
 WANTED = re.compile(r";|\?|\b(expected|must|needs?|takes?|wants?|not one of|not in|belong)\b")
@@ -27,6 +29,7 @@ def messages(tree: ast.AST) -> Iterator[tuple[int, str]]:
                 pass
 
 
+@pytest.mark.slow
 def test_messages_of_verifiers_say_what_to_do() -> None:
     """Each names what is wanted, by an advice behind a semicolon or in its words."""
     silent: list[str] = []

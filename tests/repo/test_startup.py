@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import onnx
+import pytest
 from onnx import TensorProto, helper
 
 from glow_dialects.core.graph_op import PureOp, graph_op
@@ -57,6 +58,7 @@ def test_reading_imports_only_the_cards_that_are_met() -> None:
     assert len(cards) < 25, sorted(cards)
 
 
+@pytest.mark.slow
 def test_a_pipeline_imports_what_a_program_needs() -> None:
     """Of passes those that run, of kernels those of the program's operators; no functions, no packages."""
     found = modules(["-", "-p", "cpu"], PROGRAM)
@@ -113,6 +115,7 @@ def save_model(path: Path, factor: float) -> None:
     os.utime(path, (path.stat().st_mtime - 10 * factor,) * 2)
 
 
+@pytest.mark.slow
 def test_a_known_model_runs_without_the_compiler(tmp_path: Path) -> None:
     """Neither xDSL nor onnx is imported for a program that an earlier process compiled; changes are seen.
 

@@ -86,12 +86,14 @@ def test_it_runs_without_onnx(tmp_path: Path, code: str) -> None:
     run(tmp_path, code)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="needs PyTorch")
 def test_a_pytorch_module_runs_without_onnx(tmp_path: Path) -> None:
     """As such and as a program of torch.export."""
     run(tmp_path, TORCH)
 
 
+@pytest.mark.slow
 @pytest.mark.peers
 def test_a_language_model_runs_without_onnx(tmp_path: Path) -> None:
     """A folder of Hugging Face's."""
@@ -102,6 +104,7 @@ def test_a_language_model_runs_without_onnx(tmp_path: Path) -> None:
     run(tmp_path, LANGUAGE)
 
 
+@pytest.mark.slow
 def test_the_onnx_door_says_what_to_install(tmp_path: Path) -> None:
     """In one line, whichever way a model goes through it."""
     run(tmp_path, DOOR)

@@ -71,6 +71,7 @@ def test_a_loss_that_is_a_sum() -> None:
     np.testing.assert_allclose(losses, wanted, rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_fit_predict_and_checkpoints(tmp_path: Any) -> None:
     """All that a trainer does; odd batches are one device's."""
     x, labels = data(45)

@@ -379,7 +379,7 @@ def test_devices_as_text() -> None:
     assert parsed == Device("process", "process:1", 64 << 20, cores=2, threads=3, retry=True)
     for text, message in (
         ("cpu,colour=red", "'colour=red' is not one of"),
-        ("cpu,memory=much", "no number of bytes"),
+        ("cpu,memory=much", "not a size in bytes"),
         ("cpu,cores=0", "at least one core"),
     ):
         with pytest.raises(glow.DeviceError, match=message):

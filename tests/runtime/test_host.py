@@ -74,6 +74,7 @@ def test_run_network_twice(kind: str) -> None:
             same(host.run("net", inputs), expected(model, inputs, kind))
 
 
+@pytest.mark.slow
 def test_concurrent_add_remove_unique(kind: str) -> None:
     """(ConcurrentAddRemoveUnique) Six threads, each with its own names."""
     model = layers(1)
@@ -158,6 +159,7 @@ def test_priorities() -> None:
         assert program.started == ["0.0", "2.0", "4.0", "1.0", "3.0"]
 
 
+@pytest.mark.slow
 def test_partition_config_replication(kind: str) -> None:
     """(testPartitionConfigReplication) Two partitions, two replicas, four devices."""
     model = layers(4)

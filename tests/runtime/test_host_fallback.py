@@ -168,7 +168,7 @@ def test_what_supports_may_not_say(wrap: Any, answer: Any, told: str) -> None:
     with pytest.raises(glow.UnsupportedError) as refused:
         glow.compile(g, backend=wrap(Lies()))
     assert f"backend layers: supports() {told} for glow." in str(refused.value)
-    assert "it has to return True or False for every operator" in str(refused.value)
+    assert "it must return True or False for every operator" in str(refused.value)
 
 
 def test_a_backend_may_compile_graphs() -> None:

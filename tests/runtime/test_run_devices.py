@@ -55,7 +55,7 @@ def test_run(
     ("options", "message"),
     [
         (["--partition", "memory=9"], "has 1024 bytes of constants, the largest device has 9"),
-        (["--partition", "memory=lots"], "'lots' is no number of bytes"),
+        (["--partition", "memory=lots"], "'lots' is not a size in bytes"),
         (["--partition", "fast"], "is not one of auto"),
         (["--device", "abacus:1"], "no kind of device 'abacus'"),
     ],

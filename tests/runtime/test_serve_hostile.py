@@ -153,6 +153,7 @@ def test_wrong_tensors(served: Served, body: bytes) -> None:
     assert served.ask("GET", "/v2/health/live")[0] == 200
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("value", ["9" * 5000, "-1", "1e3", "\xb2", "0x10", "", "9" * 19])
 def test_wrong_lengths_of_json(served: Served, value: str) -> None:
     headers = {"Inference-Header-Content-Length": value}
@@ -391,6 +392,7 @@ def test_hangups_are_survived(served: Served) -> None:
     assert served.infer()[0] == 200
 
 
+@pytest.mark.slow
 def test_a_taken_port(served: Served, folder: Path) -> None:
     """One line, before models are loaded."""
     for option, port in (("--port", served.port), ("--grpc-port", served.grpc_port)):
@@ -412,6 +414,7 @@ def test_a_taken_port(served: Served, folder: Path) -> None:
 # --- the end ------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_stop_is_in_time(folder: Path, number: signal.Signals) -> None:
     """What has no answer within the grace, or comes later, is 503, and the status is 0."""

@@ -66,6 +66,7 @@ def test_a_client_that_trusts_the_certificate_is_answered(served: Served, files:
     np.testing.assert_array_equal(np.frombuffer(answer[-24:], np.float32), 2 * np.arange(6, dtype=np.float32))
 
 
+@pytest.mark.slow
 def test_others_are_not(served: Served, files: Path) -> None:
     """Who does not know the certificate, who speaks no TLS, who has no token or another one."""
     body, headers = binary()

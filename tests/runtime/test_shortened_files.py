@@ -16,7 +16,7 @@ from glow_dialects.core.mapped_files import READ, check_whole, file_bytes, mappi
 X = {"x": np.linspace(-1, 1, 1024, dtype=np.float32).reshape(1, 1024)}
 SIZES = pytest.mark.parametrize("large", [pytest.param(True, marks=pytest.mark.slow), False])
 """Files that are mapped, and those that are read."""
-MESSAGE = "was cut short while in use"
+MESSAGE = "was truncated while in use"
 
 
 def model(path: Path, large: bool, external: bool = False) -> np.ndarray:

@@ -152,7 +152,7 @@ def test_capacity(decoder: Any) -> None:
     with pytest.raises(glow.GlowError, match="would have 9 places, capacity=8"):
         decoder.state(_past(length=9), capacity=8)
     for wrong in (0, -1, 2.5):
-        with pytest.raises(glow.GlowError, match="expected a number of places above 0"):
+        with pytest.raises(glow.GlowError, match="expected a positive length"):
             decoder.state(capacity=wrong)
 
 
@@ -161,11 +161,11 @@ def test_open_batch() -> None:
     net = glow.compile(_decoder("batch"), states=PAIRS)
     for batch in (1, 3):
         state, reference = net.state(), Reference(_decoder("batch"), PAIRS, _past(batch))
-        with pytest.raises(glow.BindingError, match="has no value yet: the first call says its sizes"):
+        with pytest.raises(glow.BindingError, match="has no value yet: the first call determines its sizes"):
             state["past_key_values.0.key"]
         for length in (4, 1, 1):
             _same(net, state, reference, _rows(length, batch=batch))
-    with pytest.raises(glow.BindingError, match="is for batch=3, the inputs have 2: take another"):
+    with pytest.raises(glow.BindingError, match="is for batch=3, the inputs have 2: use another state"):
         net.run(_rows(1, batch=2), state=state)
 
 
@@ -332,7 +332,7 @@ def test_growing_state_of_the_builder() -> None:
             seen = np.concatenate([seen, new], 1)
             np.testing.assert_allclose(net.run({"x": new}, state)["y"], seen.sum(1), atol=1e-4)
             np.testing.assert_array_equal(state["past"], seen)
-    with pytest.raises(glow.BindingError, match="a model whose states have open sizes cannot be bound"):
+    with pytest.raises(glow.BindingError, match="a model whose states have dynamic sizes cannot be bound"):
         net.bind({"x": np.ones((2, 1, 3), np.float32)})
 
 
@@ -346,7 +346,10 @@ def test_wrong_names(decoder: Any) -> None:
         ),
         ({"present.0.key": "past.0.key"}, "states: no input 'past.0.key'; the inputs are q, k, v, past_key"),
         ({"y": "past_key_values.0.key", "present.0.key": "past_key_values.0.key"}, "has two next values"),
-        ({"present.0.key": ("past_key_values.0.key", 1)}, "axis 1 of the input, .* is none of an open size"),
+        (
+            {"present.0.key": ("past_key_values.0.key", 1)},
+            "axis 1 of the input, .* is none of a dynamic size",
+        ),
         (["present.0.key"], "a dict of output -> input, or 'auto'"),
     )
     for states, message in cases:
@@ -376,7 +379,7 @@ def test_wrong_names(decoder: Any) -> None:
     for inputs, message in (
         ({**_rows(1), **_past()}, "input 'past_key_values.0.(key|value)' is a state"),
         ({**_rows(1), "z": np.ones(1)}, "unknown input 'z'; the inputs are: q, k, v"),
-        ({"q": _rows(1)["q"]}, "missing input 'k'; the inputs are: q, k, v"),
+        ({"q": _rows(1)["q"]}, "missing input 'k', missing input 'v'; the inputs are: q, k, v"),
     ):
         with pytest.raises(glow.BindingError, match=message):
             decoder.run(inputs, state=decoder.state())
@@ -407,8 +410,8 @@ def test_wrong_values(decoder: Any) -> None:
             {**good, key: good[key].astype(np.float64)},
             r"dtype float64, expected float32; convert it with \.astype",
         ),
-        ({key: good[key]}, "have sizes in common: set them at once, alike"),
-        ({**good, key: good[key][:, :, :2]}, "have sizes in common: set them at once, alike"),
+        ({key: good[key]}, "have common sizes: set them together, with equal sizes"),
+        ({**good, key: good[key][:, :, :2]}, "have common sizes: set them together, with equal sizes"),
     ):
         with pytest.raises(glow.BindingError, match=message):
             decoder.state(values)
@@ -416,7 +419,7 @@ def test_wrong_values(decoder: Any) -> None:
     state[key] = good[value]  # of the same length
     np.testing.assert_array_equal(state[key], good[value])
     for length in (-1, 4):
-        with pytest.raises(glow.GlowError, match=rf"truncate\({length}\): state '{key}' has 3 places"):
+        with pytest.raises(glow.GlowError, match=rf"truncate\({length}\): state '{key}' has length 3"):
             state.truncate(length)
     with pytest.raises(glow.BindingError, match=r"input 'v' has shape"):
         decoder.run({**_rows(1), "v": np.ones((1, HEADS, 1, 3), np.float32)}, state=state)
@@ -424,7 +427,7 @@ def test_wrong_values(decoder: Any) -> None:
     unnamed = _model([_node("Identity", "h", "hn")], [_port("h", "")], [_port("hn", "")])
     net = glow.compile(unnamed, states={"hn": "h"})
     with pytest.raises(
-        glow.BindingError, match=r"no input tells the size of axis 0: give its first value, net\.state"
+        glow.BindingError, match=r"no input determines the size of axis 0: give its first value, net\.state"
     ):
         net.run({})
     assert net.run({}, state=net.state({"h": np.ones(3, np.float32)})) == {}

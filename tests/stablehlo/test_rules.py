@@ -169,7 +169,7 @@ PRODUCTS: dict[str, tuple[Any, ...]] = {
         numbers(2, 3, 4, 5),
         numbers(2, 3, 4, 5, seed=1),
     ),
-    "whole numbers": (
+    "integers": (
         lambda x, y: [lax.dot(x, y.T, preferred_element_type=jnp.int32), x @ y.T],
         numbers(3, 4, dtype="int8"),
         numbers(3, 4, dtype="int8", seed=1),

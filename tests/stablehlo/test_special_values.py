@@ -72,6 +72,7 @@ def test_integers(dtype: str) -> None:
     beside(lambda x, y: [*(f(x, y) for f in binary), *(f(x) for f in unary)], x, y)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["float32"])
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 def test_floats(dtype: str) -> None:

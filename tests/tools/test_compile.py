@@ -53,6 +53,7 @@ def test_example_reports_bad_files(tmp_path: Path) -> None:
     assert "bytes expected" in done.stderr
 
 
+@pytest.mark.slow
 @needs_cc
 def test_check(tmp_path: Path) -> None:
     """The bundle as it was written, run on its machine, beside the interpreter; each way to have weights."""
@@ -195,5 +196,5 @@ def test_code_for_other_machines_does_not_run_here(monkeypatch: pytest.MonkeyPat
     assert "avx512fp16" in named("sapphirerapids").needs
     monkeypatch.setattr(CpuTarget, "lacks", ["avx1024"])
     net = glow.compile(g)
-    with pytest.raises(glow.GlowError, match="processors with avx1024, which this one has not"):
+    with pytest.raises(glow.GlowError, match="processors with avx1024, which this one does not have"):
         net.run({"x": np.zeros(4, np.float32)})

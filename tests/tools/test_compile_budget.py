@@ -116,6 +116,7 @@ def close(got: dict[str, Array], want: dict[str, Array], what: object, step: flo
         np.testing.assert_allclose(got[name], want[name], rtol=1e-4, atol=1e-5 + step, err_msg=str(what))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", MODELS, ids=ids)
 def test_without_what_is_optional(
     make: Callable[[], onnx.ModelProto], monkeypatch: pytest.MonkeyPatch

@@ -248,6 +248,7 @@ int main(void) {
 """
 
 
+@pytest.mark.slow
 @needs_cc
 @needs_valgrind
 def test_valgrind_finds_nothing(tmp_path: Path) -> None:

@@ -219,7 +219,7 @@ def test_sizes_in_a_module(tmp_path: Path) -> None:
         expected = net.run({"x": x.ravel()[: 2 * t * 16].reshape(2, t, 16)})["z"]
         np.testing.assert_allclose(json.loads(line), expected.ravel(), rtol=1e-4, atol=1e-5)
     assert bound == "RangeError: no code for sizes n=5 (2 to 4), t=40 (32 to 70)"
-    assert missing == "TypeError: size 't' must be a whole number"
+    assert missing == "TypeError: size 't' must be an integer"
     assert length == "TypeError: input 'x' must be a Float32Array of 1280 (2x40x16)"
 
 
@@ -229,7 +229,7 @@ def test_what_cannot_be_open(tmp_path: Path) -> None:
     command = compile_command.main
     refused(run(command, path, "-o", out, "--size", "k=1..3"), "no open dimension of that name", "n, t")
     refused(run(command, path, "-o", out, "--size", "n=1..3"), "dimension 't' of input 'x' has no size")
-    refused(run(command, path, "-o", out, "--size", "n=3..1"), "is not NAME=LEAST..MOST", status=2)
+    refused(run(command, path, "-o", out, "--size", "n=3..1"), "is not NAME=MIN..MAX", status=2)
     sizes = ["--size", "n=2..4", "--size", "t=33..100000"]
     refused(run(command, path, "-o", out, *sizes), "sizes, at most 65536", "closer bounds")
     fixed = network(tmp_path)

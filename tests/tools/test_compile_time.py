@@ -24,6 +24,7 @@ MANY: tuple[tuple[Graph, int], ...] = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("graph", "nodes"), MANY, ids=lambda v: getattr(v, "__name__", str(v)))
 def test_many_nodes(graph: Graph, nodes: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GLOW_CACHE_DIR", "")

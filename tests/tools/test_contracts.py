@@ -36,8 +36,8 @@ def net(tmp_path: Path) -> Path:
         ("glow-plan-memory", ("glow-plan-memory works on instructions", "graphs (glow.func)")),
         ("instr,lower", ("works on instructions (glow_instr.func)",)),
         ("glow-lift-closures", ("glow-lift-closures works on functions (glow_fn.func)",)),
-        ("cpu,glow-share-buffers", ("glow-share-buffers changes buffers after glow-plan", "plan after it")),
-        ("cpu,glow-shrink-lives,convert-glow-instr-to-llvm", ("reads places of buffers",)),
+        ("cpu,glow-share-buffers", ("glow-share-buffers changes buffers after glow-plan", "run it before")),
+        ("cpu,glow-shrink-lives,convert-glow-instr-to-llvm", ("reads offsets of buffers",)),
     ],
 )  # fmt: skip
 def test_refused(net: Path, passes: str, words: tuple[str, ...]) -> None:

@@ -135,6 +135,7 @@ def test_wrong_where_nobody_looks(model: str, monkeypatch: pytest.MonkeyPatch) -
     assert "only where no later value is looked at" in done.output
 
 
+@pytest.mark.slow
 def test_quantised(model: str, tmp_path: Path) -> None:
     """The quantised network beside the float one: every layer is a little off, none is at 20 %."""
     rng = np.random.default_rng(0)

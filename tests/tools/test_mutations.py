@@ -68,6 +68,7 @@ def check(files: list[Path], read: Callable[[], None]) -> None:
     read()
 
 
+@pytest.mark.slow
 def test_weights(tmp_path: Path) -> None:
     """A weights file beside its program."""
     glow.save(network(), tmp_path / "m.mlir")

@@ -176,4 +176,4 @@ def test_files_that_name_no_input(tmp_path: Path, capsys: pytest.CaptureFixture[
     model.write_bytes(proto([2, 4]).SerializeToString())
     np.savez(file, x=np.ones((2, 4), np.float32))
     assert run.main([str(model), "--backend", "interpreter", "--input", f"x={file}"]) == 1
-    assert "an archive of arrays by name; give it without 'x='" in capsys.readouterr().err
+    assert "this is an archive of arrays by name; give it without 'x='" in capsys.readouterr().err

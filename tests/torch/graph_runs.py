@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -58,25 +58,3 @@ def check(
             close = 3e-2 if expected.dtype.itemsize == 2 else 2e-4
             wide = [v.astype(np.float64) for v in (have, expected)]
             np.testing.assert_allclose(*wide, rtol=close, atol=close)
-
-
-def sample_calls(
-    op: Any, dtype: torch.dtype, most: int
-) -> Iterator[tuple[Callable[..., Any], list[torch.Tensor]]]:
-    """Some of PyTorch's own samples of an operator: functions of tensors, and these."""
-    samples = list(op.sample_inputs("cpu", dtype))
-    for number in sorted({int(i * len(samples) / most) for i in range(most)}):
-        if number >= len(samples):
-            continue
-        sample = samples[number]
-        leaves, spec = _pytree.tree_flatten((sample.input, sample.args, sample.kwargs))
-        places = [i for i, leaf in enumerate(leaves) if isinstance(leaf, torch.Tensor)]
-
-        def call(*tensors: Any, leaves: Any = leaves, spec: Any = spec, places: Any = places) -> list[Any]:
-            own = list(leaves)
-            for place, tensor in zip(places, tensors, strict=True):
-                own[place] = tensor
-            first, args, named = _pytree.tree_unflatten(own, spec)
-            return _pytree.tree_leaves(op.op(first, *args, **named))
-
-        yield call, [leaves[i].detach().clone() for i in places]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
@@ -78,3 +79,43 @@ def test_bfloat16_lines_that_end_in_one_element(width: int) -> None:
         [x, torch.rand(6, width) > 0.2],
         "cpu",
     )
+
+
+def _masks() -> dict[str, dict[str, Any]]:
+    pairs = torch.rand(9, 7) > 0.4
+    pairs[3] = False
+    numbers = torch.randn(2, 1, 9, 7)
+    numbers[0, 0, 2] = numbers[1, 0, :, 1] = -INF
+    return {
+        "plain": {},
+        "causal": {"is_causal": True},
+        "boolean": {"attn_mask": pairs},
+        "numbers": {"attn_mask": numbers},
+        "scale": {"scale": 0.3},
+        "groups": {"enable_gqa": True},
+        "dropout": {"dropout_p": 0.3},
+    }
+
+
+@pytest.mark.parametrize("kind", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("name", _masks())
+def test_training(name: str, kind: Any) -> None:
+    """Gradients of attention are compiled and those of PyTorch, with its random numbers."""
+    torch._dynamo.reset()
+    options, heads = _masks()[name], 2 if name == "groups" else 4
+    q, k, v = (torch.randn(2, h, n, 8).to(kind).requires_grad_() for h, n in ((4, 9), (heads, 7), (heads, 7)))
+    weights = torch.randn(2, 4, 9, 8).to(kind)
+
+    def function(q: Any, k: Any, v: Any) -> Any:
+        return F.scaled_dot_product_attention(q, k, v, **options)
+
+    compiled = torch.compile(function, backend="glow")
+    rows: list[Any] = []
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", message=".*in PyTorch, not compiled")
+        for call in (function, compiled):
+            torch.manual_seed(5)
+            y = call(q, k, v)
+            rows.append((y.detach(), torch.autograd.grad(y, (q, k, v), weights)))
+    close = 3e-2 if kind == torch.bfloat16 else 2e-5
+    torch.testing.assert_close(rows[1], rows[0], rtol=close, atol=close)

@@ -29,7 +29,7 @@ from glow_runtime.executable import Executable
 
 if TYPE_CHECKING:
     from glow_backends.host_fallback import HostFallback
-    from glow_compiler import optim
+    from glow_compiler import optim, torch
     from glow_compiler.caches import clear_caches
     from glow_compiler.files import save
     from glow_compiler.function_marks import custom_gradient, ops, stop_gradient, unroll
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
         quantize_dynamic,
     )
     from glow_compiler.speech_model import SpeechModel
+    from glow_compiler.torch_report import explain
     from glow_compiler.trainer import Trainer
     from glow_compiler.transforms import hessian, jacobian, jvp, vjp, vmap
     from glow_compiler.weight_quantization import quantize_weights
@@ -70,6 +71,7 @@ _LAZY = {
     "GraphBuilder": "glow_frontends.builder",
     "LanguageModel": "glow_compiler.language_model",
     "SpeechModel": "glow_compiler.speech_model",
+    "explain": "glow_compiler.torch_report",
     "jit": "glow_compiler.functions",
     "grad": "glow_compiler.functions",
     "value_and_grad": "glow_compiler.functions",
@@ -101,16 +103,16 @@ def __getattr__(name: str) -> Any:
 
     if name in _LAZY:
         return getattr(import_module(_LAZY[name]), name)
-    if name == "optim":
-        return import_module("glow_compiler.optim")
+    if name in ("optim", "torch"):
+        return import_module(f"glow_compiler.{name}")
     if name == "__version__":
         return import_module("importlib.metadata").version("glow-compiler")
     raise AttributeError(f"module 'glow_compiler' has no attribute '{name}'")
 
 
 def __dir__() -> list[str]:
-    """The public names, those that are not imported yet too."""
-    return sorted({*globals(), *__all__})
+    """The public names alone, those that are not imported yet too."""
+    return sorted(__all__)
 
 
 __all__ = [
@@ -146,6 +148,7 @@ __all__ = [
     "compile",
     "convert_floats",
     "custom_gradient",
+    "explain",
     "grad",
     "hessian",
     "jacobian",
@@ -162,6 +165,7 @@ __all__ = [
     "report",
     "save",
     "stop_gradient",
+    "torch",
     "unroll",
     "value_and_grad",
     "vjp",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, cast, overload
 
 from glow_backends.base import MOST_THREADS, Backend, cores, get_backend
 from glow_compiler.module_programs import ModulePrograms, bound_shapes
@@ -13,13 +13,14 @@ from glow_compiler.onnx_model import OnnxModel
 from glow_compiler.onnx_programs import OnnxPrograms
 from glow_compiler.torch_model import TorchModel, are_inputs, is_torch
 from glow_dialects.core.errors import OpenSizes, ShapeError, UnsupportedError
-from glow_dialects.core.file_kinds import FileKind, is_kind
+from glow_dialects.core.file_kinds import FileKind, is_kind, refuse_file
 from glow_dialects.core.quiet_gc import quiet_gc
 from glow_dialects.core.symbols import Symbols
 from glow_dialects.core.time_limit import seconds_of
 from glow_runtime.compiler import Compiler
 from glow_runtime.executable import Executable, Specialize
 from glow_runtime.kept_states import States
+from glow_runtime.program_source import checked_shapes
 
 if TYPE_CHECKING:
     from xdsl.dialects.builtin import ModuleOp
@@ -29,17 +30,37 @@ if TYPE_CHECKING:
 Shapes = Mapping[str, Sequence[int] | int]
 
 
-def load(model: Any, shapes: Shapes | None = None) -> Any:
-    """The graph-level module of a model: an .onnx, .pt2 or .mlir path, a ModelProto or jax.export.Exported,
-    the bytes of one, a program of torch.export, a builder or a module. Of a path that `f.save` of a compiled
-    function wrote, the compiled function.
+@overload
+def load(model: str | Path, shapes: Shapes | None = None) -> ModuleOp | Any: ...
+@overload
+def load(model: Any, shapes: Shapes | None = None) -> ModuleOp: ...
+def load(model: Any, shapes: Shapes | None = None) -> ModuleOp | Any:
+    """Import a model without compiling it.
 
-    A pair of paths is a Caffe2 net: init net, predict net; `shapes` gives the shape of every input.
-    Otherwise `shapes` binds symbolic dimensions (input name -> shape, or the dimension's name -> size); the
-    others stay open.
-    Raises ImportProblems with every problem of an ONNX model or exported program, ShapeError for
-    wrong shapes.
+    Args:
+        model: What `compile` accepts, or a pair of paths of a Caffe2 model (init net, predict net), or a file
+            that `f.save` of a compiled function wrote.
+        shapes: Fixes dynamic dimensions: input name -> shape, or dimension name -> size. The others stay
+            dynamic. For Caffe2, it must give the shape of every input.
+
+    Returns:
+        The module with the graph of the model; for a saved function, the compiled function.
+
+    Raises:
+        ImportProblems: The model cannot be imported; lists all problems.
+        ShapeError: `shapes` does not fit the model.
+        UnsupportedError: The file contains compiled programs.
+
+    Examples:
+        >>> g = glow.GraphBuilder()
+        >>> g.save(g.relu(g.placeholder("x", (2,))), "y")
+        >>> glow.save(g, "net.mlir")
+        >>> module = glow.load("net.mlir")
+        >>> [op.name for op in module.walk() if op.name == "glow.relu"]
+        ['glow.relu']
     """
+    if shapes is not None:
+        checked_shapes(shapes)
     if is_kind(model, FileKind.TEXT):
         from glow_compiler.mlir_file import read_mlir
         from glow_compiler.saved_functions import is_function, loaded_function
@@ -72,7 +93,7 @@ def load_graph(model: Any, shapes: Shapes | None = None) -> ModuleOp:
         return TorchModel(model).module(shapes)
     check_kind(model)
     if is_saved(model):
-        raise UnsupportedError(f"{model} holds compiled programs, not a graph: see glow.load_program")
+        raise UnsupportedError(f"{model} contains compiled programs, not a graph: use glow.load_program")
     if isinstance(model, tuple):
         from glow_frontends.caffe2 import import_caffe2
 
@@ -83,14 +104,16 @@ def load_graph(model: Any, shapes: Shapes | None = None) -> ModuleOp:
 
         module = read_mlir(Path(model))
         if "glow_fn.entry" in module.attributes:
-            raise UnsupportedError(f"{model} holds a function, not a graph: glow.load gives it, to be called")
+            raise UnsupportedError(
+                f"{model} contains a function, not a graph: glow.load returns it, and you can call it"
+            )
         return module
     from glow_frontends.onnx import import_model
 
     try:
         return import_model(model, shapes=dict(shapes or {}), sizes=Symbols())
     except OpenSizes as error:
-        raise ShapeError(f"the model's sizes cannot stay open: {error}; bind them by shapes=") from None
+        raise ShapeError(f"the model's sizes cannot be dynamic: {error}; fix them with shapes=") from None
 
 
 def parsed(model: Any) -> Any:
@@ -124,7 +147,7 @@ def _exported(model: Any) -> ModuleOp:
         return import_exported(model)
     except OpenSizes as error:
         raise ShapeError(
-            f"the function's sizes cannot stay open: {error}; export it for known ones"
+            f"the function's sizes cannot be dynamic: {error}; export it with fixed sizes"
         ) from None
 
 
@@ -160,36 +183,56 @@ def compile(
     compile_budget: float | None = None,
     **options: Any,
 ) -> Executable:
-    """Compile a model for a backend, which is named (with its `options`) or given.
+    """Compile a model.
 
-    `model`: a path, an onnx.ModelProto or jax.export.Exported, the bytes of one, a PyTorch module, a
-    program of torch.export, a module or a GraphBuilder; files of `Executable.save` (.glow) are loaded. A
-    PyTorch module is exported as it is, in training or evaluation: `example_inputs` are what it is called
-    with, a tuple (a dict of arguments by name, one tensor), as such or in place of `backend`;
-    `dynamic_shapes` says which sizes stay open, as for torch.export. `threads="auto"` is one for each
-    core that the process may use.
-    `shapes` binds symbolic dimensions: one dict, {"x": (1, 3, 224, 224)} or {"N": 1}, fixes them, a list of
-    dicts of shapes compiles each beforehand and leaves others to be compiled when first met. Without it the
-    first shapes get a program of their own, and one for any size serves those that differ. `specialize`:
-    "never" compiles one for any size at once; "hot" does so too, and compiles sizes that are met often in the
-    background; "always" compiles each new set of shapes.
-    `states` are outputs that are inputs of the next call, {output: input}, or "auto" for those with the usual
-    names (`present.*` and `past_key_values.*`, `hn` and `h0`, ...): `Executable.state` makes what keeps them,
-    and they change in place. One that is longer after each call names the axis, if its sizes have no names
-    that say so: {output: (input, axis)}.
-    Inputs with default values (initializers of an ONNX model that its graph lists as inputs, too) are
-    constants in calls that do not give them; one that `shapes` names is an input like the others.
-    `exact` computes the quantised operators of a model in float, as their definitions say, not in integers.
-    `compile_budget`: after that many seconds of compiling a program its optional optimisation stops. It is
-    made as it stands, with right results, takes longer to run, and is not cached; `net.report().notes` says
-    what was left out. Reading the model is not counted; what is not optional takes its time.
-    `pipeline` is one in place of the backend's, such as `Pipeline.default("cpu").remove("glow-cpu-images")`.
-    `verify` checks the module after each pass that changes it: by default where backend or pipeline are not
-    Glow's own, and everywhere with GLOW_VERIFY=1 in the environment.
-    Raises a GlowError that says what is wrong and where.
+    Dynamic dimensions stay dynamic: the first input shapes get a program of their own, and when they change,
+    one program for any size is compiled. `shapes` and `specialize` change this.
+
+    Args:
+        model: A path (.onnx, .mlir, .pt2, .glow of `Executable.save`), an onnx.ModelProto, a
+            jax.export.Exported, the bytes of one of these, a PyTorch module, a program of torch.export, a
+            module, or a GraphBuilder.
+        backend: "cpu", "interpreter", the name of an installed backend, or a backend object.
+        threads: Threads that share the work of one run, or "auto" for one per core.
+        example_inputs: For a PyTorch module: the arguments of a call, as a tuple, a dict by name, or one
+            tensor. They may also be given instead of `backend`.
+        dynamic_shapes: For a PyTorch module: which sizes are dynamic, as for torch.export.
+        shapes: A dict fixes dimensions: {"x": (1, 3, 224, 224)} by input, or {"N": 1} by dimension. It also
+            makes an input with a default value an ordinary input. A list of dicts compiles several shapes in
+            advance; other shapes are compiled when they occur.
+        verify: Whether to check the module after each pass that changes it. By default only if the backend or
+            the pipeline is not Glow's own, or if GLOW_VERIFY=1 is set.
+        progress: A function that is called with the name of each stage.
+        pipeline: Passes to run instead of the backend's, such as
+            `Pipeline.default("cpu").remove("glow-cpu-images")`.
+        specialize: "never" compiles one program for any size at once. "hot" does too, and also compiles
+            frequent sizes in the background. "always" compiles each new set of shapes.
+        states: Outputs that are inputs of the next call, {output: input}, or "auto" for the usual names
+            (`present.*` and `past_key_values.*`, `hn` and `h0`, ...). They change in place. If a state grows
+            and its sizes have no names, give the axis too: {output: (input, axis)}.
+        exact: Compute quantised operators of the model in float, by their definitions.
+        compile_budget: Seconds after which optional optimisation of a program stops. Results are correct, but
+            runs take longer, and the program is not cached. `net.report().notes` says what was skipped.
+        **options: Options of the backend.
+
+    Returns:
+        An Executable.
+
+    Raises:
+        ImportProblems: The model cannot be imported; lists all problems.
+        GlowError: Anything else is wrong; the message says what and where.
+
+    Examples:
+        >>> g = glow.GraphBuilder()
+        >>> x = g.placeholder("x", (2, 3))
+        >>> g.save(g.relu(x), "y")
+        >>> net = glow.compile(g)
+        >>> net.run({"x": np.array([[-1, 0, 1], [2, -2, 3]], np.float32)})["y"].tolist()
+        [[0.0, 0.0, 1.0], [2.0, 0.0, 3.0]]
     """
     if example_inputs is None and are_inputs(backend):
         example_inputs, backend = backend, "cpu"
+    _check_options(pipeline, progress, {"verify": verify, "exact": exact})
     target = backend_of(backend, threads, options)
     budget = None if compile_budget is None else seconds_of(compile_budget)
     if verify is None:
@@ -204,7 +247,7 @@ def compile(
         model = TorchModel(model, example_inputs, dynamic_shapes)
     elif example_inputs is not None or dynamic_shapes is not None:
         raise TypeError(
-            "example_inputs and dynamic_shapes say how a PyTorch module is exported; others give shapes="
+            "example_inputs and dynamic_shapes are for PyTorch modules; use shapes= for other models"
         )
     if is_saved(model):
         if states is not None:
@@ -213,6 +256,19 @@ def compile(
         chosen = target.exact or any(option is not None for option in given)
         return _saved(model, target, chosen)
     return executable(model, Compiler(target, verify, progress, pipeline, budget), shapes, specialize, states)
+
+
+def _check_options(pipeline: object, progress: object, switches: Mapping[str, object]) -> None:
+    """TypeError where an option of `compile` is of another kind."""
+    from glow_runtime.pipelines import Pipeline
+
+    if pipeline is not None and not isinstance(pipeline, Pipeline):
+        raise TypeError(f"pipeline is a glow.Pipeline, such as Pipeline.default('cpu'), not {pipeline!r}")
+    if progress is not None and not callable(progress):
+        raise TypeError(f"progress is called with the names of passes, {progress!r} cannot be called")
+    for name, value in switches.items():
+        if value is not None and not isinstance(value, bool):
+            raise TypeError(f"{name} is True or False, not {value!r}")
 
 
 def executable(
@@ -233,16 +289,28 @@ def executable(
         programs = ModulePrograms(_module(model), compiler, shapes, states)
         return _prepared(Executable(programs, specialize=specialize), shapes)
     check_kind(model)
+    programs = onnx_programs(model, compiler, shapes, states)
+    return _prepared(Executable(programs, specialize=specialize), shapes)
+
+
+def onnx_programs(
+    model: Any,
+    compiler: Compiler,
+    shapes: Shapes | Sequence[Mapping[str, Sequence[int]]] | None,
+    states: States = None,
+) -> OnnxPrograms:
+    """The programs of an ONNX model, none of them compiled."""
     source = OnnxModel(model, compiler.backend)
     chosen = set(shapes) if isinstance(shapes, Mapping) else set[str]()
     opened = [s for s in source.description.defaults if s.name in chosen]
     inputs = bound_shapes([*source.description.inputs, *opened], shapes)
-    programs = OnnxPrograms(source, compiler, inputs, chosen, states)
-    return _prepared(Executable(programs, specialize=specialize), shapes)
+    return OnnxPrograms(source, compiler, inputs, chosen, states)
 
 
 def _module(model: Any) -> ModuleOp | Path:
-    """A model as a module, files of modules as they are."""
+    """A model as a module, files of modules as they are; UnsupportedError for a folder."""
+    if is_kind(model, FileKind.FOLDER):
+        raise refuse_file(model, "a graph")
     return Path(model) if isinstance(model, str | Path) else load_graph(model)
 
 
@@ -276,7 +344,7 @@ def _saved(path: str | Path, backend: Backend, chosen: bool) -> Executable:
     if chosen or backend.name != net.backend.name:
         what = "shapes and pipeline" if chosen else f"backend {net.backend.name}"
         raise UnsupportedError(
-            f"{path} is compiled already, its {what} chosen; compile the model it was made of"
+            f"{path} is already compiled, so its {what} cannot be chosen; compile the original model"
         )
     return net
 

@@ -46,7 +46,7 @@ class ArgumentWrites:
         if places:
             name = self.names[places[0]]
             raise UnsupportedError(
-                f"{self.name} changes its argument '{name}', which {what} leaves as it is; write"
+                f"{self.name} changes its argument '{name}', but {what} must not change it; write"
                 f" {name} = {name}.copy() first, and return the new one"
             )
 
@@ -110,7 +110,9 @@ def _written(value: Any, writes: Writes, what: str) -> Iterator[np.ndarray]:
             if level > last or (level and level - 1 in writes.items):
                 continue
             if any(not step and size > 1 for step, size in zip(part.strides, part.shape, strict=True)):
-                raise UnsupportedError(f"{what} holds elements several times, and changes; copy it first")
+                raise UnsupportedError(
+                    f"{what} contains the same elements several times and is changed; copy it first"
+                )
             yield part
         elif part is None or isinstance(part, bool | int | float | str | np.generic | tuple):
             continue
@@ -121,7 +123,7 @@ def _written(value: Any, writes: Writes, what: str) -> Iterator[np.ndarray]:
                 raise UnsupportedError(f"{what} is a {kind}, which is changed; give an array or a list")
             if last > level:
                 raise UnsupportedError(
-                    f"{what} gets other items, and items of it change; write into the items alone"
+                    f"{what} gets other items and its items are changed; change only one of them"
                 )
         elif _items(part) is None and hasattr(part, "__array__"):
             raise UnsupportedError(f"{what} is a {type(part).__name__}, which changes; give a NumPy array")
@@ -140,7 +142,7 @@ def _check_apart(array: np.ndarray, place: int, values: Sequence[Any], name: str
             if _shares(array, part):
                 both = f"arguments {place} and {other} of {name}" if other != place else f"argument {place}"
                 raise BindingError(
-                    f"{both}: arrays that share memory, of which one is changed; give a copy: a.copy()"
+                    f"{both}: the arrays share memory and one is changed; pass a copy: a.copy()"
                 )
 
 

@@ -6,9 +6,12 @@ import sys
 
 
 def clear_caches() -> None:
-    """Empty the caches of this process: plans of kernels, types and tables, machine code read from the disk.
+    """Empty the caches of this process: kernel plans, types, tables, and machine code read from disk.
 
-    Programs that exist keep all that they need, and files stay; `GLOW_CACHE_DIR` says where these lie.
+    Existing programs are not affected, and files stay. `GLOW_CACHE_DIR` is the folder of the files.
+
+    Examples:
+        >>> glow.clear_caches()
     """
     for name, module in list(sys.modules.items()):
         if not name.startswith("glow_"):

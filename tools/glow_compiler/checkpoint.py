@@ -127,7 +127,7 @@ def _facts(path: Path, text: str) -> dict[str, Any]:
     except (ValueError, RecursionError):
         facts = None
     if not isinstance(facts, dict):
-        raise GlowError(f"{path}: not a checkpoint: its training state is no object of JSON")
+        raise GlowError(f"{path}: not a checkpoint: its training state is not an object of JSON")
     found = cast(dict[str, Any], facts)
     wrong = [n for n in _NUMBERS if type(found.get(n)) is not int or not 0 <= found[n] < 1 << 63]
     wrong += [f"belonging.{n}" for n in _ill_typed(found.get("belonging", {}))]

@@ -32,7 +32,7 @@ def integer(what: str, value: Any, least: int = 0) -> int:
     except TypeError:
         index = None
     if index is None:
-        raise GlowError(f"{what} is {value!r}, expected a whole number")
+        raise GlowError(f"{what} is {value!r}, expected an integer")
     if index < least:
         raise GlowError(f"{what} is {value}, expected at least {least}")
     return index

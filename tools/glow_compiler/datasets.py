@@ -35,7 +35,7 @@ def pair(item: Any) -> Batch:
     """A batch as (inputs, labels); of more than two parts the last one is the labels."""
     if not isinstance(item, list | tuple) or len(item) < 2:  # pyright: ignore[reportUnknownArgumentType]
         kind: str = type(item).__name__  # pyright: ignore[reportUnknownArgumentType]
-        raise GlowError(f"the data set gave a {kind} where a batch, (inputs, labels), is expected")
+        raise GlowError(f"the data set gave a {kind} where a batch (inputs, labels) is expected")
     *inputs, labels = item  # pyright: ignore[reportUnknownVariableType]
     return (inputs[0] if len(inputs) == 1 else inputs), labels  # pyright: ignore
 

@@ -15,11 +15,23 @@ from glow_runtime import weights
 
 
 def save(model: Any, path: str | Path) -> None:
-    """Write a module or GraphBuilder as `.mlir`, with constants above 256 bytes in
-    `NAME.weights.safetensors` beside it, or as `.onnx`, by the extension of `path`.
+    """Write a model as `.mlir` or `.onnx`.
 
-    Raises UnsupportedError for other extensions and for operators that ONNX has no form of, GlowError
-    where a weight has no values.
+    With `.mlir`, constants of more than 256 bytes are in a second file, NAME.weights.safetensors.
+
+    Args:
+        model: A module or a GraphBuilder.
+        path: The file; its extension selects the format.
+
+    Raises:
+        UnsupportedError: Another extension, or an operator that ONNX cannot express.
+        GlowError: A weight has no values, or the file cannot be written.
+
+    Examples:
+        >>> g = glow.GraphBuilder()
+        >>> g.save(g.relu(g.placeholder("x", (2,))), "y")
+        >>> glow.save(g, "net.mlir")
+        >>> glow.save(g, "net.onnx")
     """
     from glow_compiler.api import load_graph
 

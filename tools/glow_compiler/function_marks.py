@@ -11,12 +11,40 @@ from glow_dialects.ops import card_of
 
 
 def stop_gradient(value: Any) -> Any:
-    """The value, through which no gradient flows."""
+    """The value, without a gradient.
+
+    Args:
+        value: Any value inside a compiled function.
+
+    Returns:
+        The same value.
+
+    Examples:
+        >>> glow.grad(lambda x: x * glow.stop_gradient(x))(3.0)
+        3.0
+    """
     return value
 
 
 def unroll(items: Any) -> Any:
-    """The items; a `for` over them is written out in compiled functions, one copy of its body an item."""
+    """Unroll the `for` loop over these items in a compiled function.
+
+    Args:
+        items: A range, or items that are known one by one.
+
+    Returns:
+        The same items.
+
+    Examples:
+        >>> @glow.jit
+        ... def power(x):
+        ...     y = 1.0
+        ...     for _ in glow.unroll(range(3)):
+        ...         y = y * x
+        ...     return y
+        >>> power(2.0)
+        8.0
+    """
     return items
 
 
@@ -34,12 +62,25 @@ class DeclaredGradient:
 
 
 def custom_gradient(gradient: Callable[..., Any]) -> Callable[[Callable[..., Any]], DeclaredGradient]:
-    """Declare the gradient of the function that follows.
+    """Declare the gradient of a function; a decorator.
 
-    `gradient(d, y, x..)` gets the cotangent d of the result, the result y and the arguments x.., and gives
-    the tuple of the cotangents of the arguments: of one argument, the cotangent itself; None for nothing.
-    It is compiled like any function; what it computes is differentiated for higher orders. Errors are
-    those of `jit`.
+    Args:
+        gradient: A function of the cotangent d of the result, the result y, and the arguments. It returns the
+            tuple of the cotangents of the arguments, or the cotangent itself if there is one argument; None
+            means no gradient. It is compiled like any function, and differentiated for higher orders.
+
+    Returns:
+        A decorator for the function.
+
+    Raises:
+        GlowError: As for `jit`.
+
+    Examples:
+        >>> @glow.custom_gradient(lambda d, y, x: min(d, 1.0))
+        ... def clipped(x):
+        ...     return x
+        >>> glow.grad(lambda x: clipped(x) * 5.0)(3.0)
+        1.0
     """
     if not callable(gradient):
         raise UnsupportedError(f"custom_gradient needs a function, got a {type(gradient).__name__}")

@@ -280,7 +280,7 @@ class FunctionPrograms(ProgramSource):
 
         made = self._graph(self.plain(shapes))
         if _skeleton(made.result) != _skeleton(self.result):
-            raise NotNative("results whose kinds depend on the sizes")
+            raise NotNative("results whose types depend on the sizes")
         extents = [d for shape in shapes.values() for d in shape if isinstance(d, Extent)]
         if extents:
             made.module.attributes[SYMBOLS] = SymbolsAttr(extents[0].conditions)
@@ -303,7 +303,7 @@ class FunctionPrograms(ProgramSource):
         extents = [d for shape in shapes.values() for d in shape if isinstance(d, Extent)]
         for symbol in extents[0].conditions.symbols:
             if symbol.least >= symbol.most:
-                raise OpenSizes(f"what is computed is for {symbol} = {symbol.example} only")
+                raise OpenSizes(f"the result is valid only for {symbol} = {symbol.example}")
         key = self._compiler.keyed(module_key(module)) if self.backend.remembers else None
         return self._compiler.open(key, shapes, lambda: self._compiler.compile(module, own=True))
 

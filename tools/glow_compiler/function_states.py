@@ -144,7 +144,9 @@ class StatefulFunction:
             raise BindingError(f"{self._name}: {error}") from None
         bound.apply_defaults()
         if set(state) != set(self.states):
-            raise BindingError(f"{self._name}: the state is of another function; take one of its own")
+            raise BindingError(
+                f"{self._name}: the state belongs to another function; use a state of this one"
+            )
         if not state.lock.acquire(blocking=False):
             raise BindingError(f"{self._name}: the state is used by another call at the same time")
         try:

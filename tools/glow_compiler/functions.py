@@ -12,10 +12,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import FunctionType
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, Generic, overload
 
 import numpy as np
 
+from glow_compiler.type_variables import P, R
 from glow_dialects.core.errors import BindingError, GlowError, UnsupportedError
 from glow_dialects.core.quiet_gc import quiet_gc
 from glow_dialects.fn.domain import NotNative
@@ -76,7 +77,7 @@ class Transformed:
     options: dict[str, Any]
 
 
-class CompiledFunction:
+class CompiledFunction(Generic[P, R]):
     """A Python function that runs compiled; specialised for the types of its arguments."""
 
     def __init__(
@@ -159,7 +160,7 @@ class CompiledFunction:
             self._writes = ArgumentWrites(self)
         return self._writes
 
-    def __call__(self, *arguments: Any, **keywords: Any) -> Any:
+    def __call__(self, *arguments: P.args, **keywords: P.kwargs) -> R:
         """The function's value for numbers, arrays and tuples of them."""
         key = _kind(arguments)
         if keywords:
@@ -366,13 +367,13 @@ def jit(
 ) -> Callable[[Callable[..., Any]], StatefulFunction]: ...
 @overload
 def jit(
-    function: Callable[..., Any],
+    function: Callable[P, R],
     *,
     backend: str = "cpu",
     unroll: int = 0,
     shapes: Mapping[str, Any] | None = None,
     specialize: Specialize | None = None,
-) -> CompiledFunction: ...
+) -> CompiledFunction[P, R]: ...
 @overload
 def jit(
     function: None = None,
@@ -381,7 +382,7 @@ def jit(
     unroll: int = 0,
     shapes: Mapping[str, Any] | None = None,
     specialize: Specialize | None = None,
-) -> Callable[[Callable[..., Any]], CompiledFunction]: ...
+) -> Callable[[Callable[P, R]], CompiledFunction[P, R]]: ...
 def jit(
     function: Callable[..., Any] | None = None,
     *,
@@ -391,21 +392,40 @@ def jit(
     shapes: Mapping[str, Any] | None = None,
     specialize: Specialize | None = None,
 ) -> Any:
-    """Compile a Python function for a backend ("cpu" or "interpreter"); also a decorator.
+    """Compile a Python function; also a decorator.
 
-    Loops and recursions of at most `unroll` turns, where constants tell, become straight code. `states` are
-    parameters whose next values the function returns behind its results: see `StatefulFunction`.
+    Normally there is one program for each set of argument shapes. `shapes` makes sizes dynamic.
 
-    There is a program for each set of shapes, unless `shapes` has names in place of sizes that differ from
-    call to call, {"x": ("n", 128)}, or None for sizes without a name; equal names are equal sizes, "n to 512"
-    has limits. Parameters that it does not name have a program for each shape. As with `glow.compile`, the
-    first shapes get a program of their own then, and one for any size serves others; `specialize`: "never"
-    compiles one for any size at once, "hot" besides others for sizes met often, "always" one for each set
-    of shapes. With "never" or "hot" and without `shapes`, every size of every array is open.
+    Args:
+        function: The function.
+        backend: "cpu" or "interpreter".
+        unroll: Unroll loops and recursions of at most this many iterations, if the number is constant.
+        states: Parameters that get the last results of the previous call; see `StatefulFunction`.
+        shapes: For each parameter, one entry per axis: a size, a name for a dynamic size ("n", or with limits
+            "n to 512"), or None for a dynamic size without a name. Equal names mean equal sizes. Other
+            parameters have a program for each shape.
+        specialize: As for `compile`: "never" compiles one program for any size at once, "hot" also compiles
+            frequent sizes in the background, "always" compiles each set of shapes. With "never" or "hot" and
+            no `shapes`, every size of every array is dynamic.
 
-    Errors (FunctionError and others below GlowError) say the file, the line, the construct and what to
-    write instead; they are raised by the first call. ShapeError for `shapes` that are none, and BindingError
-    for arguments that they are not for.
+    Returns:
+        The compiled function, or without `function` a decorator.
+
+    Raises:
+        ShapeError: `shapes` is wrong.
+        BindingError: Raised by a call whose arguments do not fit `shapes`.
+        GlowError: Raised by the first call: the message names file, line, construct and what to write
+            instead.
+
+    Examples:
+        >>> @glow.jit
+        ... def power(x, n):
+        ...     result = 1.0
+        ...     for _ in range(n):
+        ...         result = result * x
+        ...     return result
+        >>> power(2.0, 10)
+        1024.0
     """
     sizes = sizes_of(shapes, specialize)
     if states:
@@ -437,6 +457,14 @@ def sizes_of(shapes: Mapping[str, Any] | None, specialize: Specialize | None) ->
     return UNSIZED if shapes is None and specialize in (None, "always") else Sizes(shapes, specialize)
 
 
+def positions_of(word: str, argnums: object) -> tuple[int, ...]:
+    """The arguments that a function is differentiated by; UnsupportedError where they are no numbers."""
+    positions: Any = argnums if isinstance(argnums, list | tuple) else (argnums,)
+    if not positions or not all(isinstance(p, int) for p in positions):
+        raise UnsupportedError(f"{word}: argnums is a number or a tuple of numbers, got {argnums!r}")
+    return tuple(positions)
+
+
 def _differentiated(
     function: Callable[..., Any], argnums: int | Sequence[int], with_value: bool, backend: str | None
 ) -> CompiledFunction:
@@ -444,9 +472,7 @@ def _differentiated(
     if not callable(function):
         raise UnsupportedError(f"{word} needs a function, got a {type(function).__name__}")
     single = isinstance(argnums, int)
-    positions: tuple[Any, ...] = (argnums,) if isinstance(argnums, int) else tuple(argnums)
-    if not positions or not all(isinstance(p, int) for p in positions):
-        raise UnsupportedError(f"{word}: argnums is a number or a tuple of numbers, got {argnums!r}")
+    positions = positions_of(word, argnums)
     chosen = backend or getattr(function, "backend", "cpu")
     _check_named(function, positions, word)
     plain = function.python if isinstance(function, CompiledFunction) else function
@@ -472,20 +498,51 @@ def _check_named(function: Callable[..., Any], positions: Sequence[int], word: s
 
 
 def grad(
-    function: Callable[..., Any], argnums: int | Sequence[int] = 0, *, backend: str | None = None
-) -> CompiledFunction:
-    """The gradient of a function that returns a float, with respect to the arguments `argnums`.
+    function: Callable[P, Any], argnums: int | Sequence[int] = 0, *, backend: str | None = None
+) -> CompiledFunction[P, Any]:
+    """The gradient of a function.
 
-    One number gives one gradient, a tuple a tuple of them; each has the type of its argument. Runs on
-    the backend of a compiled `function`. grad(grad(f)) is the second derivative. Errors are those of `jit`.
+    Args:
+        function: A function that returns a float; it may be compiled.
+        argnums: The argument or arguments to differentiate by.
+        backend: "cpu" or "interpreter"; by default that of a compiled function, or "cpu".
+
+    Returns:
+        A function with the same parameters. It returns one gradient for a number `argnums`, a tuple for a
+        sequence. Each has the type of its argument. It can be differentiated again.
+
+    Raises:
+        GlowError: As for `jit`.
+
+    Examples:
+        >>> glow.grad(lambda x: x**3)(2.0)
+        12.0
+        >>> glow.grad(lambda x, y: x * y, argnums=(0, 1))(2.0, 5.0)
+        (5.0, 2.0)
     """
     return _differentiated(function, argnums, False, backend)
 
 
 def value_and_grad(
-    function: Callable[..., Any], argnums: int | Sequence[int] = 0, *, backend: str | None = None
-) -> CompiledFunction:
-    """The pair (value, gradient) of a function that returns a float; arguments and errors as of `grad`."""
+    function: Callable[P, R], argnums: int | Sequence[int] = 0, *, backend: str | None = None
+) -> CompiledFunction[P, tuple[R, Any]]:
+    """The value and the gradient of a function.
+
+    Args:
+        function: A function that returns a float; it may be compiled.
+        argnums: The argument or arguments to differentiate by.
+        backend: As for `grad`.
+
+    Returns:
+        A function with the same parameters that returns (value, gradient).
+
+    Raises:
+        GlowError: As for `jit`.
+
+    Examples:
+        >>> glow.value_and_grad(lambda x: x * x)(3.0)
+        (9.0, 6.0)
+    """
     return _differentiated(function, argnums, True, backend)
 
 

@@ -204,7 +204,7 @@ def cut_of(source: str, name: str) -> Cut:
     """How texts are cut by the name that a file has for it; UnsupportedError for a name not known."""
     if name not in CUTS:
         raise UnsupportedError(
-            f"{source}: 'tokenizer.ggml.pre' is {name!r}, and how that cuts texts is not known; "
-            f"there are: {', '.join(sorted(CUTS))}"
+            f"{source}: 'tokenizer.ggml.pre' is {name!r}, and how that cuts texts is not supported; "
+            f"supported are: {', '.join(sorted(CUTS))}"
         )
     return CUTS[name]

@@ -56,11 +56,23 @@ class ModelReader:
 
 
 class HostManager(RuntimeHost):
-    """Serves models on devices: see `add_network`, `run` and `submit`.
+    """Serves several models on several devices.
 
-    with glow.HostManager([glow.Device("cpu", memory=64 << 20)] * 2) as host:
-        host.add_network("name", "model.onnx", replicas=2)
-        out = host.run("name", {"data": x})
+    All methods can be called from any thread. A host belongs to the process that made it.
+
+    Args:
+        devices: Devices, or strings such as "process:0,memory=64M"; by default one "cpu" device per core.
+        max_active: The largest number of running requests.
+        max_queue: The largest number of waiting requests; a further one is a RefusedError.
+        tracer: Records requests; see `Tracer`.
+
+    Examples:
+        >>> g = glow.GraphBuilder()
+        >>> g.save(g.relu(g.placeholder("x", (2,))), "y")
+        >>> with glow.HostManager([glow.Device("cpu")]) as host:
+        ...     network = host.add_network("net", g)
+        ...     host.run("net", {"x": np.array([-1, 2], np.float32)})["y"].tolist()
+        [0.0, 2.0]
     """
 
     def __init__(

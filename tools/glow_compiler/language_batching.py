@@ -126,12 +126,22 @@ class Answer:
 
 
 class ContinuousBatching:
-    """Continues the texts of many callers together, at most `size` at a time; `most_waiting` others wait.
+    """Generates the texts of many callers together.
 
-    A text joins when there is room for it and leaves when it ends; the others never wait for it for longer
-    than one piece of its prompt takes. Tokens are those that the text gets alone. A thread of its own
-    computes; callers that read slowly hold nobody up. The model's caches hold `size` texts. A fork of the
-    process has no such thread: there, what is asked for is a ClosedError.
+    A text joins when there is room and leaves when it ends. A long prompt is processed in pieces, so the
+    other texts wait for at most one piece. Each text gets the same tokens as alone. A thread does the
+    computation, so slow callers do not delay others. In a forked process, all calls are a ClosedError.
+
+    Args:
+        model: A LanguageModel; its caches hold `size` texts.
+        size: The largest number of texts at a time.
+        most_waiting: The largest number of waiting texts; a further one is a RefusedError.
+
+    Examples:
+        >>> with glow.ContinuousBatching(glow.LanguageModel("tiny"), size=4) as batching:
+        ...     answers = [batching.submit(prompt, 5) for prompt in ([3, 1, 4], [1, 5])]
+        ...     [len(list(answer)) for answer in answers]
+        [5, 5]
     """
 
     def __init__(self, model: LanguageModel, size: int = 8, most_waiting: int = 100) -> None:
@@ -165,10 +175,24 @@ class ContinuousBatching:
         on_token: Told | None = None,
         **sampling: Any,
     ) -> Answer:
-        """The tokens that continue a prompt; options as for `LanguageModel.generate`, `stop` of tokens.
+        """Continue a prompt.
 
-        `on_token`, if given, is told them instead of the iterator, by the thread that computes, and None or
-        an error at the end. RefusedError where too many wait, GlowError for what there cannot be room for.
+        Args:
+            prompt: A text, or token numbers.
+            max_tokens: The maximum number of new tokens.
+            temperature: As for `LanguageModel.generate`.
+            stop: Tokens that end the answer.
+            logprobs: As for `LanguageModel.generate`.
+            on_token: A function that gets each token instead of the iterator, and at the end None or an
+                error. It is called by the computing thread.
+            **sampling: As for `LanguageModel.generate`.
+
+        Returns:
+            An iterator of tokens, with `cancel`.
+
+        Raises:
+            RefusedError: Too many texts are waiting.
+            GlowError: The text can never fit.
         """
         how = Sampling(temperature, **sampling)
         tokens = self.model.tokens(prompt)

@@ -29,16 +29,28 @@ Prompt = str | Sequence[int]
 
 
 class LanguageModel:
-    """A language model ready to generate.
+    """A language model, ready to generate.
 
-    `path`: a folder of Hugging Face's, a .gguf file, or an .onnx model that takes past keys and values and
-    gives present ones. `weights`: "stored", as the files have them, or "int8"
-    or "int4", with a scale for each `group` of inputs; what meets weights of few bits has 8 bits itself,
-    unless `activations` is "f32"; `calibration`: texts or lists of tokens such as the model will meet, by
-    which errors of rounding count more where activations are large. `backend`, `threads` and `options` as
-    for `compile`. The caches hold `capacity` tokens of each text (by default they grow up to what the model
-    is made for). What they hold of earlier texts is not computed again. GlowError for files that are missing
-    or damaged, UnsupportedError for architectures that are not known.
+    Args:
+        path: A Hugging Face folder, a .gguf file, or an .onnx model with past keys and values as inputs and
+            present ones as outputs.
+        backend: As for `compile`.
+        threads: As for `compile`.
+        weights: "stored" (as in the files), or "int8" or "int4" for weight-only quantisation.
+        group: The number of inputs that share a scale.
+        activations: "int8" rounds activations that meet quantised weights to 8 bits; "f32" does not.
+        calibration: Texts or lists of tokens. Rounding errors then count more where activations are large.
+        capacity: The size of the caches in tokens per text; by default they grow up to the model's maximum.
+        **options: Options of the backend.
+
+    Raises:
+        GlowError: Files are missing or damaged.
+        UnsupportedError: The architecture is unknown.
+
+    Examples:
+        >>> model = glow.LanguageModel("tiny")
+        >>> len(list(model.generate([3, 1, 4], max_tokens=5)))
+        5
     """
 
     def __init__(
@@ -59,7 +71,7 @@ class LanguageModel:
             raise GlowError(f"activations='{activations}': expected int8 or f32")
         if is_kind(path, FileKind.ONNX):
             if weights != "stored":
-                raise GlowError(f"weights='{weights}': an ONNX model's weights stay as they are stored")
+                raise GlowError(f"weights='{weights}': the weights of an ONNX model cannot be changed")
             self.files, self.programs = _of_onnx(Path(path), made, capacity)
         else:
             from glow_frontends.language import read_language_model
@@ -90,11 +102,27 @@ class LanguageModel:
         stop: str | int | Sequence[str | int] = (),
         logprobs: int = 0,
     ) -> Iterator[Any]:
-        """Continue a prompt: tokens (`Token`, an int) after tokens, pieces of text (`Piece`) after a text.
+        """Continue a prompt.
 
-        Ends after `max_tokens`, after a token that ends texts (which is the last of the tokens), a token of
-        `stop`, or before a text of `stop`. `logprobs`: how many of the likeliest tokens each one names in
-        `top`. The other options are those of `Sampling`: with temperature 0 the likeliest token is taken.
+        Generation ends after `max_tokens`, at a token that ends texts (the last of the tokens), or at `stop`.
+
+        Args:
+            prompt: A text, or token numbers.
+            max_tokens: The maximum number of new tokens.
+            temperature: 0 selects the most likely token; otherwise sample, more randomly with larger numbers.
+            top_k: Sample from the k most likely tokens.
+            top_p: Sample from the smallest set of tokens with total probability p.
+            min_p: Sample from tokens with at least p times the probability of the most likely one.
+            repetition_penalty: Reduces the probability of tokens that occurred before.
+            seed: Makes sampling reproducible.
+            stop: Texts or tokens that end the answer.
+            logprobs: Number of most likely tokens to report in `top`.
+
+        Returns:
+            An iterator: pieces of text (`Piece`, a str) for a text, tokens (`Token`, an int) for tokens.
+
+        Raises:
+            GlowError: An option is wrong, or the text does not fit into the cache.
         """
         how = Sampling(temperature, top_k, top_p, min_p, repetition_penalty, seed)
         stops = [stop] if isinstance(stop, str | int) else list(stop)
@@ -112,7 +140,7 @@ class LanguageModel:
     def generate_many(
         self, prompts: Sequence[Prompt], max_tokens: int = 128, temperature: float = 0.0, **options: Any
     ) -> list[list[Token]]:
-        """The tokens that continue each of several prompts, computed together; options as for `generate`."""
+        """Continue several prompts together; options as for `generate`. Returns a list of tokens for each."""
         logprobs, stop = options.pop("logprobs", 0), options.pop("stop", ())
         how = Sampling(temperature, **options)
         ends = {*self.files.ends, *((stop,) if isinstance(stop, int) else stop)}
@@ -129,7 +157,9 @@ class LanguageModel:
         return made
 
     def chat(self, messages: Sequence[Mapping[str, str]], **options: Any) -> Iterator[Piece]:
-        """Pieces of the answer to messages {"role": ..., "content": ...}; options as for `generate`."""
+        """Answer messages {"role": ..., "content": ...}; options as for `generate`. Yields pieces of the
+        answer.
+        """
         prompt = self.texts.tokens(self.texts.conversation(messages), special=False)
         stops = options.pop("stop", ())
         stops = [stops] if isinstance(stops, str | int) else list(stops)
@@ -138,11 +168,11 @@ class LanguageModel:
         return self._pieces(self.generate(prompt, stop=list(ends), **options), words, ends, prompt)
 
     def logits(self, prompt: Prompt) -> Array:
-        """The logits after each token of a prompt, [tokens, vocabulary]."""
+        """The logits after each token of a prompt, as an array [tokens, vocabulary]."""
         return self.programs.every(self.tokens(prompt))
 
     def perplexity(self, prompt: Prompt) -> float:
-        """e to the mean of -log p of each token after the first."""
+        """The perplexity of a text: e to the mean of -log p over all tokens except the first."""
         tokens = self.tokens(prompt)
         if len(tokens) < 2:
             raise GlowError("the perplexity of a text of less than two tokens is not defined")
@@ -151,21 +181,21 @@ class LanguageModel:
         return float(np.exp(np.mean(losses)))
 
     def save(self, folder: str | Path) -> None:
-        """Write a model of a folder with its weights in few bits, so that they need not be rounded again.
+        """Write the model as a folder with its quantised weights, in GPTQ's layout.
 
-        The layout is GPTQ's. GlowError where no weights have few bits, or the folder cannot be written;
-        UnsupportedError for models that came from other files.
+        GlowError if no weights are quantised or the folder cannot be written. UnsupportedError if the model
+        did not come from a folder.
         """
         from glow_frontends.language.huggingface_save import save_folder
 
         save_folder(self.files, Path(folder))
 
     def report(self) -> list[Report]:
-        """The report of each program that was compiled."""
+        """The reports of all compiled programs."""
         return [p.report for p in self.programs.programs.values()]
 
     def tokens(self, prompt: Prompt) -> list[int]:
-        """The tokens of a text; GlowError for what is neither a text nor tokens."""
+        """The tokens of a text. GlowError if the argument is neither a text nor tokens."""
         if isinstance(prompt, str):
             return self.texts.tokens(prompt)
         tokens = np.asarray(prompt)

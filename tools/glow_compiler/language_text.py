@@ -51,7 +51,7 @@ class Texts:
             from glow_compiler.gguf_tokenizer import tokenizer_of
 
             return tokenizer_of(self.files.source, self.files.tokens)
-        raise GlowError(f"{self.files.source}: there is no tokenizer.json; give tokens instead of text")
+        raise GlowError(f"{self.files.source}: there is no tokenizer.json; use tokens instead of text")
 
     def tokens(self, text: str, special: bool = True) -> list[int]:
         """The tokens of a text; `special`: with those that begin a text."""

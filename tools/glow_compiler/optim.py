@@ -24,10 +24,10 @@ Groups = Mapping[str, Mapping[str, float]]
 
 @dataclass(frozen=True)
 class Recipe:
-    """An optimiser for the Trainer. `lr` is a number, or a schedule called with each step's number.
+    """An optimiser for the Trainer.
 
-    Of `groups` the first whose pattern matches a weight's name holds: biases without decay are
-    {"*.bias": {"weight_decay": 0.0}}.
+    `lr` is a number, or a schedule: a function of the step number. In `groups`, the first pattern that
+    matches the name of a weight applies: {"*.bias": {"weight_decay": 0.0}} means biases without weight decay.
     """
 
     name: str
@@ -94,7 +94,7 @@ def SGD(
     groups: Groups | None = None,
     dampening: float = 0.0,
 ) -> Recipe:
-    """Stochastic gradient descent, with momentum and Nesterov's look-ahead."""
+    """Stochastic gradient descent with momentum and Nesterov momentum."""
     if nesterov and (not momentum or dampening):
         raise GlowError("sgd: nesterov needs a momentum and no dampening")
     options: dict[str, Any] = {}
@@ -113,7 +113,7 @@ def Adam(
     groups: Groups | None = None,
     amsgrad: bool = False,
 ) -> Recipe:
-    """Adam; the decay joins the gradient. With `amsgrad` the largest mean square so far divides."""
+    """Adam; weight decay is added to the gradient. `amsgrad` divides by the largest mean square so far."""
     return Recipe("adam", lr, weight_decay, clip_norm, clip_value, _adam(betas, eps, amsgrad), groups or {})
 
 
@@ -127,7 +127,7 @@ def AdamW(
     groups: Groups | None = None,
     amsgrad: bool = False,
 ) -> Recipe:
-    """Adam whose decay shrinks the weights."""
+    """Adam with decoupled weight decay."""
     return Recipe("adamw", lr, weight_decay, clip_norm, clip_value, _adam(betas, eps, amsgrad), groups or {})
 
 
@@ -151,7 +151,7 @@ def RMSprop(
     momentum: float = 0.0,
     centered: bool = False,
 ) -> Recipe:
-    """Gradients over the root of their running mean square, or of their variance where `centered`."""
+    """RMSprop: gradients divided by the root of their running mean square, or variance if `centered`."""
     options = {
         "alpha": alpha,
         "epsilon": eps,
@@ -171,7 +171,9 @@ def Adagrad(
     lr_decay: float = 0.0,
     initial_accumulator_value: float = 0.0,
 ) -> Recipe:
-    """Gradients over the root of the sum of their squares; the rate is divided by 1 + `lr_decay` step."""
+    """Adagrad: gradients divided by the root of the sum of their squares. The rate is divided by 1 +
+    `lr_decay` step.
+    """
     options = {
         "epsilon": eps,
         "lr_decay": lr_decay,
@@ -194,13 +196,13 @@ def _warmed(rate: float, step: int, warmup: int) -> float:
 
 
 def constant(lr: float, warmup: int = 0) -> Schedule:
-    """The same rate, reached in a straight line over `warmup` steps."""
+    """A constant rate, after a linear warm-up over `warmup` steps."""
     _check(lr, warmup)
     return lambda step: _warmed(lr, step, warmup)
 
 
 def multi_step(lr: float, milestones: Sequence[int], gamma: float = 0.1, warmup: int = 0) -> Schedule:
-    """The rate times `gamma` for each milestone (a step's number) that has been reached."""
+    """The rate is multiplied by `gamma` at each milestone (a step number)."""
     _check(lr, warmup, gamma=gamma)
     if isinstance(milestones, int):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise GlowError(f"milestones are {milestones!r}, expected a list of steps")
@@ -210,14 +212,14 @@ def multi_step(lr: float, milestones: Sequence[int], gamma: float = 0.1, warmup:
 
 
 def exponential(lr: float, gamma: float, every: int = 1, warmup: int = 0) -> Schedule:
-    """The rate times `gamma` once `every` steps."""
+    """The rate is multiplied by `gamma` every `every` steps."""
     _check(lr, warmup, gamma=gamma)
     integer("every", every, 1)
     return lambda step: _warmed(lr, step, warmup) * gamma ** (step // every)
 
 
 def cosine(lr: float, steps: int, warmup: int = 0, minimum: float = 0.0) -> Schedule:
-    """Half a cosine from `lr` after `warmup` steps down to `minimum` at `steps`."""
+    """Half a cosine from `lr` (after `warmup` steps) to `minimum` (at `steps`)."""
     _check(lr, warmup, minimum=minimum)
     integer("steps", steps, 1)
 

@@ -159,9 +159,26 @@ def profile(
     shapes: Mapping[str, Sequence[int]] | None = None,
     progress: Progress | None = None,
 ) -> Profile:
-    """Run the model on `data` (dicts of inputs) and record every value's range and histogram.
+    """Run a model on data and record the range and histogram of every value.
 
-    Raises QuantizationError where the data is empty or gives a value no number.
+    Args:
+        model: A model in any form that `load` accepts.
+        data: Dicts of inputs, one per batch.
+        backend: Where the model runs.
+        shapes: Fixes dynamic dimensions.
+        progress: A function that is called with the number of batches done.
+
+    Returns:
+        A Profile, for `quantize`.
+
+    Raises:
+        QuantizationError: There are no data, or a value is never a number.
+
+    Examples:
+        >>> g = glow.GraphBuilder()
+        >>> w = g.constant(np.ones((4, 3), np.float32), "w")
+        >>> g.save(g.matmul(g.placeholder("x", (2, 4)), w), "y")
+        >>> record = glow.profile(g, [{"x": np.ones((2, 4), np.float32)}])
     """
     batches = checked(data)
     first = next(batches, None)
@@ -251,15 +268,36 @@ def quantize(
     shapes: Mapping[str, Sequence[int]] | None = None,
     backend: str = "cpu",
 ) -> ModuleOp:
-    """The model on integers: a module for `compile`, glow-translate and glow-opt.
+    """Quantise a model to integers. Inputs and outputs stay in float.
 
-    `data`: an iterable of input dicts, a Profile, or the path of one. `schema`: asymmetric,
-    symmetric, symmetric_uint8, symmetric_power2. `precision`: int8 or int16 of activations (weights
-    have 8 bits); f16 and bf16 are `convert_floats`, which looks at no data. `calibration`: none, kl,
-    percentile, mse. `per_channel`: a scale for each output channel of weights. `bias`: int32, int16,
-    int8. `keep`: operators or names of values that stay float. `everything`: also depthwise
-    convolutions and layers too small to gain by it. Inputs and outputs stay float. Raises
-    QuantizationError.
+    Args:
+        model: A model in any form that `load` accepts.
+        data: Calibration data (dicts of inputs, one per batch), a Profile, or the path of one.
+        schema: How a range becomes integers: "asymmetric", "symmetric", "symmetric_uint8",
+            "symmetric_power2".
+        precision: "int8" or "int16" activations (weights have 8 bits), or "f16", "bf16": see
+            `convert_floats`.
+        calibration: How a range is chosen: "none", "kl", "percentile", "mse".
+        per_channel: One scale per output channel of weights.
+        bias: "int32", "int16" or "int8".
+        keep: Names of operators or values that stay in float.
+        everything: Also quantise layers that hardly become faster, such as depthwise convolutions.
+        shapes: Fixes dynamic dimensions.
+        backend: Where the model runs on the data.
+
+    Returns:
+        A module for `compile` and `save`.
+
+    Raises:
+        QuantizationError: The data or an option is wrong.
+
+    Examples:
+        >>> g = glow.GraphBuilder()
+        >>> w = g.constant(np.ones((4, 3), np.float32), "w")
+        >>> g.save(g.matmul(g.placeholder("x", (2, 4)), w), "y")
+        >>> module = glow.quantize(g, [{"x": np.ones((2, 4), np.float32)}], everything=True)
+        >>> glow.compile(module).run({"x": np.ones((2, 4), np.float32)})["y"].round(1).tolist()
+        [[4.0, 4.0, 4.0], [4.0, 4.0, 4.0]]
     """
     names = (keep,) if isinstance(keep, str) else tuple(keep)
     options = QuantizeOptions(schema, precision, calibration, per_channel, bias, names, everything)
@@ -477,10 +515,26 @@ def convert_floats(
     keep: Sequence[str] = (),
     shapes: Mapping[str, Sequence[int]] | None = None,
 ) -> ModuleOp:
-    """The model on 16-bit floats: `to` is bf16 or f16; inputs and outputs stay f32.
+    """Convert a model to 16-bit floats. Inputs and outputs stay float32.
 
-    `storage`: only weights are narrow, and computation is in f32. `keep`: operators or names of values
-    that stay f32. Raises QuantizationError for another type and for a name that the model does not have.
+    Args:
+        model: A model in any form that `load` accepts.
+        to: "bf16" or "f16".
+        storage: Convert only weights; compute in float32.
+        keep: Names of operators or values that stay float32.
+        shapes: Fixes dynamic dimensions.
+
+    Returns:
+        A module for `compile` and `save`.
+
+    Raises:
+        QuantizationError: Another type, or a name that the model does not have.
+
+    Examples:
+        >>> g = glow.GraphBuilder()
+        >>> w = g.constant(np.ones((4, 3), np.float32), "w")
+        >>> g.save(g.matmul(g.placeholder("x", (2, 4)), w), "y")
+        >>> net = glow.compile(glow.convert_floats(g, to="f16"))
     """
     module = prepared(model, shapes)
     check_names(module, keep)
@@ -489,10 +543,25 @@ def convert_floats(
 
 
 def quantize_dynamic(model: Any, shapes: Mapping[str, Sequence[int]] | None = None) -> ModuleOp:
-    """The model with its products by constant weights on 8 bits; nothing has to be profiled.
+    """Quantise products with constant weights to 8 bits, without calibration data.
 
-    Each row of their inputs is quantised by its own largest number as it comes. Raises a GlowError where
-    the model cannot be loaded.
+    Each row of the other operand gets its own scale at run time.
+
+    Args:
+        model: A model in any form that `load` accepts.
+        shapes: Fixes dynamic dimensions.
+
+    Returns:
+        A module for `compile` and `save`.
+
+    Raises:
+        GlowError: The model cannot be loaded.
+
+    Examples:
+        >>> g = glow.GraphBuilder()
+        >>> w = g.constant(np.ones((4, 3), np.float32), "w")
+        >>> g.save(g.matmul(g.placeholder("x", (2, 4)), w), "y")
+        >>> net = glow.compile(glow.quantize_dynamic(g))
     """
     module = prepared(model, shapes)
     run_passes(module, (QuantizeDynamicPass(), CsePass(), DcePass()))

@@ -47,11 +47,23 @@ class Transcript:
 
 
 class SpeechModel:
-    """A Whisper model ready to write down sounds.
+    """A Whisper model, ready to transcribe.
 
-    `path`: a folder of Hugging Face's, or of ONNX files as optimum writes them. `weights`, `group`,
-    `activations`: as for `LanguageModel`; `backend`, `threads` and `options` as for `compile`. GlowError for
-    files that are missing or damaged, UnsupportedError for other architectures.
+    Args:
+        path: A Hugging Face folder, or a folder of ONNX files as optimum writes them.
+        backend: As for `compile`.
+        threads: As for `compile`.
+        weights: As for `LanguageModel`.
+        group: As for `LanguageModel`.
+        activations: As for `LanguageModel`.
+        **options: Options of the backend.
+
+    Raises:
+        GlowError: Files are missing or damaged.
+        UnsupportedError: The architecture is unknown.
+
+    Examples:
+        >>> print(glow.SpeechModel("whisper-base").transcribe("speech.wav"))  # doctest: +SKIP
     """
 
     def __init__(
@@ -78,7 +90,7 @@ class SpeechModel:
             rounded = activations == "int8"
             self.programs = _SpeechPrograms(self.files, made, weights, group, rounded)
         elif weights != "stored":
-            raise GlowError(f"weights='{weights}': an ONNX model's weights stay as they are stored")
+            raise GlowError(f"weights='{weights}': the weights of an ONNX model cannot be changed")
         else:
             from glow_frontends.onnx.speech import read_onnx_listener
 
@@ -94,13 +106,21 @@ class SpeechModel:
         rate: int = RATE,
         max_tokens: int | None = None,
     ) -> Transcript:
-        """Write down what a sound says.
+        """Transcribe speech.
 
-        `sound`: a .wav file, or samples [time] or [time, channels], `rate` of them a second. `language`: such
-        as "en"; None: what the model hears at the beginning. `task`: "transcribe", or "translate" into
-        English. `max_tokens`: of each segment. Sounds that are longer than the model hears at once (30
-        seconds) are cut where they are quiet. GlowError for what is no sound, and for languages and tasks
-        that the model does not know.
+        Args:
+            sound: A .wav file, or samples [time] or [time, channels].
+            language: A code such as "en"; None: detected at the beginning.
+            task: "transcribe", or "translate" into English.
+            rate: Samples per second, for arrays.
+            max_tokens: The maximum number of tokens per segment.
+
+        Returns:
+            A Transcript with text and segments. Long recordings are split at pauses, into segments of up to
+            30 seconds.
+
+        Raises:
+            GlowError: The sound cannot be read, or the model does not know the language or task.
         """
         return _joined(list(self.segments(sound, language, task=task, rate=rate, max_tokens=max_tokens)))
 
@@ -113,23 +133,23 @@ class SpeechModel:
         rate: int = RATE,
         max_tokens: int | None = None,
     ) -> Iterator[tuple[Segment, str | None]]:
-        """The segments of a sound and their language, as they become known; as for `transcribe`."""
+        """The segments with their language, as soon as each is ready. Arguments as for `transcribe`."""
         self._check(language, task)
         samples = read_sound(sound, rate)
         cuts = [0, *quiet_cuts(samples, self.programs.frames * HOP), len(samples)]
         return self._segments(samples, cuts, language, task, max_tokens)
 
     def features(self, sound: str | Path | Array, rate: int = RATE) -> Array:
-        """The spectra [1, bins, frames] of the first segment of a sound."""
+        """The spectrogram of the first segment, as an array [1, bins, frames]."""
         return log_mel(read_sound(sound, rate), self.files.bins, self.programs.frames)
 
     def language(self, sound: str | Path | Array, rate: int = RATE) -> str | None:
-        """The language that a sound begins in; None where the model knows one only."""
+        """The language at the beginning; None if the model has only one."""
         self.programs.listen(self.features(sound, rate))
         return self._heard_language()
 
     def report(self) -> list[Report]:
-        """The report of each program that was compiled."""
+        """The reports of all compiled programs."""
         return self.programs.reports()
 
     def _segments(

@@ -1,8 +1,8 @@
 """torch.compile(module, backend="glow"): graphs that TorchDynamo takes out of Python, compiled for the CPU.
 
-AOTAutograd makes ATen graphs of them, those of gradients as well; each runs compiled or, where it has what is
-not known here, as a whole in PyTorch. In inference parameters are constants of the program, which is made
-again when they hold something else.
+AOTAutograd makes ATen graphs of them, those of gradients as well; each is cut around what is not known here,
+which runs in PyTorch. In inference parameters are constants of the program, which is made again when they
+hold something else.
 """
 
 from __future__ import annotations
@@ -11,21 +11,23 @@ import ctypes
 import os
 import warnings
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from functools import cache
 from typing import Any
 
 import torch  # pyright: ignore[reportMissingImports]
 from torch._dynamo.backends.common import aot_autograd  # pyright: ignore[reportMissingImports]
-from torch._functorch._aot_autograd.utils import make_boxed_func  # pyright: ignore[reportMissingImports]
 from torch._guards import TracingContext  # pyright: ignore[reportMissingImports]
 from xxhash import xxh3_64_intdigest
 
 from glow_compiler.api import compile
+from glow_compiler.torch_parts import Parts, Stage, calls_of, cut, results_of
+from glow_compiler.torch_report import GraphReport, note_break, opened, told
 from glow_compiler.torch_results import Results, meta_of
 from glow_dialects.core.errors import GlowError, ImportProblems, OpenSizes, UnsupportedError
-from glow_frontends.torch import Input, Output, import_graph
+from glow_frontends.torch import GraphProblems, Input, Output, import_graph
 from glow_frontends.torch.decompose import decompositions
+from glow_frontends.torch.draws import is_random
 from glow_frontends.torch.tensors import array_of
 from glow_runtime.executable import Executable
 
@@ -48,28 +50,46 @@ def glow(
     chosen = dict(options or {})
     freeze = chosen.pop("freeze", True)
 
-    def compiled(frozen: bool) -> Callable[[Any, Sequence[Any]], Any]:
-        return lambda traced, inputs: make_boxed_func(_Graph(traced, inputs, frozen, chosen))
+    note_break(graph)
+
+    def compiled(kind: str) -> Callable[[Any, Sequence[Any]], Any]:
+        def make(traced: Any, inputs: Sequence[Any]) -> Any:
+            frozen = _parameters(inputs) if freeze and kind == "inference" else set[int]()
+            return _boxed(_Graph(traced, frozen, chosen, opened(kind, len(calls_of(traced)))))
+
+        return make
 
     backend = aot_autograd(
-        fw_compiler=compiled(False),
-        bw_compiler=compiled(False),
-        inference_compiler=compiled(freeze),
+        fw_compiler=compiled("forward"),
+        bw_compiler=compiled("backward"),
+        inference_compiler=compiled("inference"),
         decompositions=decompositions(),
     )
     return backend(graph, example_inputs)
 
 
-class _Graph:
-    """One ATen graph, with its programs by the parameters that they have in them."""
+def _boxed(graph: _Graph) -> Callable[[list[Any]], Sequence[Any]]:
+    """What takes its values out of a list, so that they go when nothing reads them any more."""
 
-    def __init__(self, graph: Any, inputs: Sequence[Any], freeze: bool, options: dict[str, Any]) -> None:
-        self._graph, self._options = graph, options
+    def call(values: list[Any]) -> Sequence[Any]:
+        taken = tuple(values)
+        values.clear()
+        return graph(*taken)
+
+    call._boxed_call = True  # pyright: ignore
+    return call
+
+
+class _Graph:
+    """One ATen graph, with its programs by the parameters that they have in them; `frozen` names these."""
+
+    def __init__(self, graph: Any, frozen: Set[int], options: dict[str, Any], report: GraphReport) -> None:
+        self._graph, self._options, self._report = graph, options, report
         places = [node for node in graph.graph.nodes if node.op == "placeholder"]
         self._names = [node.name for node in places]
         self._metas = [meta_of(node) for node in places]
-        self._frozen = _parameters(inputs) if freeze else []
-        self._ranges = _ranges(inputs)
+        self._frozen = sorted(frozen)
+        self._ranges = _ranges(self._metas)
         #: What the parameters held when a program was last made, and how often each has changed.
         self._held: dict[int, int] = {}
         self._changes: Counter[int] = Counter()
@@ -77,24 +97,54 @@ class _Graph:
         self._sizes, self._made = False, 0
         self._programs: OrderedDict[Any, Executable] = OrderedDict()
         self._results: Results | None = None
-        self._eager = False
+        #: Whether a program of it has been made.
+        self._in_programs = False
+        #: What runs in place of one program: the graph's parts, or PyTorch.
+        self._instead: Callable[..., Any] | None = None
 
-    def __call__(self, *values: Any) -> list[Any]:
-        """The results for tensors and numbers; in PyTorch where a program cannot give them."""
-        if self._eager:
-            return self._graph(*values)
+    def __call__(self, *values: Any) -> Sequence[Any]:
+        """The results for tensors and numbers; in PyTorch where programs cannot give them."""
+        if self._instead is not None:
+            return self._instead(*values)
         try:
             return self._compiled_call(values)
+        except GraphProblems as error:
+            self._instead = self._parts(error)
+            return self._instead(*values)
         except Exception as error:  # whatever goes wrong here, PyTorch has the result or the error
             if os.environ.get("GLOW_STRICT") and not isinstance(error, GlowError | OpenSizes):
                 raise
             found = self._graph(*values)
-            self._eager = True
-            what = (
-                str(error) if isinstance(error, GlowError | OpenSizes) else f"{type(error).__name__} {error}"
-            )
-            warnings.warn(f"this graph runs in PyTorch, not compiled: {what}", stacklevel=2)
+            self._instead = self._graph
+            known = isinstance(error, GlowError | OpenSizes)
+            reason = str(error) if known else f"{type(error).__name__} {error}"
+            self._report.whole.append(reason)
+            warnings.warn(f"this graph runs in PyTorch, not compiled: {reason}", stacklevel=2)
             return found
+
+    def _parts(self, error: GraphProblems) -> Callable[..., Any]:
+        """What runs the graph cut around the calls that were refused."""
+        drawn = {n.name for n in self._graph.graph.nodes if is_random(n.target)}
+        refused = [r for name, r in error.refused.items() if name not in drawn]
+        stages = cut(self._graph, error.refused)
+        for refusal in refused:
+            self._report.refuse(refusal)
+        left = sum(len(calls_of(s.module)) for s in stages if not s.compiled)
+        left = left if stages else len(calls_of(self._graph))
+        self._report.drawn += len(drawn)
+        self._report.small += max(0, left - len(refused) - len(drawn))
+        if refused or not error.refused:
+            lines = told(refused) if refused else [str(error)]
+            what = "parts of this graph run" if stages else "this graph runs"
+            listed = "".join(f"\n  - {line}" for line in lines)
+            warnings.warn(f"{what} in PyTorch, not compiled: {listed}", stacklevel=3)
+        return Parts(stages, self._graph, self._part) if stages else self._graph
+
+    def _part(self, stage: Stage) -> _Graph:
+        """A stage as a graph of its own."""
+        names = {self._names[i] for i in self._frozen}
+        frozen = {i for i, n in enumerate(stage.given) if n.name in names}
+        return _Graph(stage.module, frozen, self._options, self._report)
 
     def _compiled_call(self, values: Sequence[Any]) -> list[Any]:
         if self._results is None:
@@ -111,8 +161,8 @@ class _Graph:
 
     def _check(self, values: Sequence[Any]) -> None:
         """Refuse tensors that are no plain ones of the host."""
-        results = next(node for node in self._graph.graph.nodes if node.op == "output").args[0]
-        for name, value in (*zip(self._names, values, strict=True), *((str(r), meta_of(r)) for r in results)):
+        made = ((str(r), meta_of(r)) for r in results_of(self._graph))
+        for name, value in (*zip(self._names, values, strict=True), *made):
             if isinstance(value, torch.Tensor):
                 reason = _no_plain_tensor(value)
                 if reason:
@@ -153,16 +203,21 @@ class _Graph:
         self._made += bool(known)
         if self._made > SIZES:
             raise UnsupportedError(
-                f"each program is for one set of numbers ({', '.join(known)}), and {SIZES} were made"
+                f"each program is for fixed numbers ({', '.join(known)}), and {SIZES} programs exist"
             )
         inputs = [Input(name) for name in self._names]
         for place in self._frozen:
             inputs[place] = Input(self._names[place], "constant", values[place])
         outputs = [Output(f"result_{i}", order=order) for i, order in enumerate(results.orders)]
         graph = results.pruned(self._graph)
-        return compile(
-            import_graph(graph, inputs, outputs, "the graph", self._ranges, known=known), **self._options
-        )
+        module = import_graph(graph, inputs, outputs, "the graph", self._ranges, known=known)
+        net = compile(module, **self._options)
+        self._report.programs += 1
+        self._report.count("programs")
+        if not self._in_programs:
+            self._in_programs = True
+            self._report.compiled += len(calls_of(self._graph))
+        return net
 
     def _numbers(self, values: Sequence[Any]) -> dict[str, Any]:
         """What the symbols of sizes and other numbers stand for in a call."""
@@ -204,17 +259,19 @@ def _span(tensor: Any) -> int:
     return (last + 1) * tensor.element_size()
 
 
-def _parameters(inputs: Sequence[Any]) -> list[int]:
-    """Which inputs are parameters and buffers, as AOTAutograd tells."""
+def _parameters(inputs: Sequence[Any]) -> set[int]:
+    """Which inputs are parameters and buffers that the graph does not write, as AOTAutograd tells."""
     metadata = getattr(TracingContext.try_get(), "fw_metadata", None)
-    places = list(getattr(metadata, "static_input_indices", None) or ())
-    return [i for i in places if isinstance(inputs[i], torch.Tensor)]
+    places = getattr(metadata, "static_input_indices", None) or ()
+    infos = getattr(metadata, "input_info", None) or ()
+    written = {i for i, info in enumerate(infos) if info.mutates_data or info.mutates_storage_metadata}
+    return {i for i in places if isinstance(inputs[i], torch.Tensor) and i not in written}
 
 
-def _ranges(inputs: Sequence[Any]) -> dict[Any, Any]:
+def _ranges(metas: Sequence[Any]) -> dict[Any, Any]:
     """The limits of the sizes that stay open."""
-    for value in inputs:
-        for size in [value, *getattr(value, "shape", ())]:
+    for meta in metas:
+        for size in [meta, *getattr(meta, "shape", ())]:
             if isinstance(size, torch.SymInt):
                 return dict(size.node.shape_env.var_to_range)
     return {}

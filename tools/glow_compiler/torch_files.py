@@ -42,7 +42,7 @@ def load(path: Path) -> Any:
     except GlowError:
         raise
     except Exception as error:  # of PyTorch's code, of any kind
-        raise GlowError(f"{path} is no program of torch.export.save: {error}") from None
+        raise GlowError(f"{path} was not written by torch.export.save: {error}") from None
 
 
 def _archives(path: Path) -> Iterator[tuple[str, Callable[[str], bytes], list[str]]]:
@@ -156,6 +156,6 @@ def _is_expression(text: Any) -> bool:
 
 def _refuse(path: Path, name: str, why: str) -> None:
     raise GlowError(
-        f"{path}: '{name}' in it {why}, which runs code when it is read; where you trust the file's author, "
-        "read it yourself: glow.compile(torch.export.load(path))"
+        f"{path}: '{name}' in it {why}, which runs code when it is read; if you trust the file's "
+        "author, load it yourself: glow.compile(torch.export.load(path))"
     )

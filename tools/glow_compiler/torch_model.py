@@ -73,11 +73,11 @@ class TorchModel:
     def __init__(self, model: Any, example_inputs: Any = None, dynamic_shapes: Any = None) -> None:
         if not _is_module(model):
             if example_inputs is not None or dynamic_shapes is not None:
-                raise TypeError("a program of torch.export has its inputs and open sizes already")
+                raise TypeError("a program of torch.export has its inputs and dynamic sizes already")
             self.program = _read(Path(model)) if isinstance(model, str | Path) else model
         elif example_inputs is None:
             raise TypeError(
-                f"{type(model).__name__} is a PyTorch module: give what it is called with, "
+                f"{type(model).__name__} is a PyTorch module and needs example inputs: "
                 "glow.compile(module, example_inputs), or torch.export.export(module, example_inputs)"
             )
         else:
@@ -94,7 +94,7 @@ class TorchModel:
             module = import_program(self.program, str(self.name))
         except OpenSizes as error:
             raise ShapeError(
-                f"the program's sizes cannot stay open: {error}; export it without dynamic_shapes"
+                f"the program's sizes cannot be dynamic: {error}; export it without dynamic_shapes"
             ) from None
         if shapes:
             bind(module, shapes)

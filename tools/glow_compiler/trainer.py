@@ -51,21 +51,44 @@ class _Step:
 
 
 class Trainer:
-    """Trains a model; every step is one call of a compiled program.
+    """Trains a model. Each step is one call of a compiled program.
 
-    `model`: a path (.onnx or .mlir), an onnx.ModelProto, a module or a GraphBuilder. `loss` names
-    the loss of the last output (or of `output`) with `loss_options`; `trainable` are names of
-    weights with `*` and `?` (`!` in front: all but these), the others stay as they are. `batch` binds
-    a symbolic first dimension, `shapes` inputs by name, `values` makes inputs of an ONNX model constants
-    (those that decide branches). `momentum` is that of running averages in normalisations (None: the
-    model's), `seed` that of dropout and of the data's order. With a `memory_budget` in bytes cheap
-    operators are computed again in the backward pass until activations fit, as far as that goes.
-    A step of fewer samples than `batch` compiles once more, for a model that is made for so many.
-    `devices` (two or more, as for a host) share each batch in equal parts: the step is that of one device
-    within rounding, for losses that are means or sums over samples; batch normalisations take the statistics
-    of each part. Batches that cannot be shared are one device's.
-    Raises NotDifferentiableError with every operator that has no gradient, and GlowError for
-    anything else that does not fit.
+    Args:
+        model: A path (.onnx or .mlir), an onnx.ModelProto, a module or a GraphBuilder.
+        loss: The name of the loss, or "output" if the model's output is the loss.
+        optimizer: The optimiser, see `glow.optim`; by default SGD.
+        batch: Fixes a dynamic first dimension. A step with fewer samples is compiled once more.
+        backend: Where the steps run.
+        threads: Threads of a step.
+        trainable: Names of weights to train, with `*` and `?`; `!` in front excludes weights.
+        loss_options: Options of the loss.
+        output: The output that the loss is computed from; by default the last one.
+        shapes: Fixes dynamic dimensions of inputs.
+        values: Fixes inputs of an ONNX model, for example those that select a branch.
+        momentum: Momentum of running averages in normalisations; None: the model's.
+        memory_budget: Bytes for activations. Cheap operators are computed again in the backward pass until
+            they fit, as far as possible.
+        detect_anomaly: If a loss is not finite, name the first operator whose result is not, and undo the
+            step.
+        seed: Seed of dropout and of the order of the data.
+        devices: Two or more devices that share each batch in equal parts. The result is that of one device up
+            to rounding, for losses that are means or sums over samples. Batch normalisation uses the
+            statistics of each part. A batch that cannot be divided runs on one device.
+
+    Raises:
+        NotDifferentiableError: Lists all operators that have no gradient.
+        GlowError: Anything else that is wrong with the model or the arguments.
+
+    Examples:
+        >>> g = glow.GraphBuilder()
+        >>> w = g.constant(np.zeros((1, 1), np.float32), "w")
+        >>> g.save(g.matmul(g.placeholder("x", (4, 1)), w), "y")
+        >>> trainer = glow.Trainer(g, loss="mse", optimizer=glow.optim.SGD(lr=0.1))
+        >>> x = np.ones((4, 1), np.float32)
+        >>> for _ in range(50):
+        ...     loss = trainer.step(x, 3 * x)
+        >>> trainer.parameters()["w"].round(2).tolist()
+        [[3.0]]
     """
 
     def __init__(
@@ -88,8 +111,7 @@ class Trainer:
         seed: int = 0,
         devices: Sequence[Any] = (),
     ) -> None:
-        if optimizer is None:
-            optimizer = SGD(lr=0.01)
+        optimizer = SGD(lr=0.01) if optimizer is None else optimizer
         if not isinstance(optimizer, Recipe):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise GlowError(f"optimizer is {optimizer!r}, expected one of glow.optim, such as SGD(lr=0.1)")
         for what, whole_number, least in (("batch", batch, 1), ("memory_budget", memory_budget, 1)):
@@ -97,7 +119,7 @@ class Trainer:
                 integer(what, whole_number, least)
         if momentum is not None:
             number("momentum", momentum, most=1.0)
-        trainable = (trainable,) if isinstance(trainable, str) else trainable
+        trainable = trainable if isinstance(trainable, list | tuple) else (trainable,)
         self.optimizer = optimizer
         self.loss = Loss(loss, dict(loss_options or {}))
         self.backend, self.threads, self.seed = backend, threads, integer("seed", seed)
@@ -136,9 +158,7 @@ class Trainer:
         self._rate = np.zeros((), dtype_of(self.graph.rate)) if self.graph.rate is not None else None
         self._inference: Program | None = None
         self._fresh = False
-        self.steps = 0
-        self.epoch = 0
-        self._position = 0
+        self.steps = self.epoch = self._position = 0
         if batch is not None and self._inputs and self.batch != batch:
             raise GlowError(f"the model has a batch of {self.batch}, not {batch}")
 
@@ -164,11 +184,11 @@ class Trainer:
         return self._whole.program.report
 
     def parameters(self) -> dict[str, Array]:
-        """The trainable weights by the model's names, copied."""
+        """Copies of the trainable weights, by their names in the model."""
         return {public: self.state[symbol].copy() for symbol, public in self.graph.parameters.items()}
 
     def set_parameters(self, values: Mapping[str, Array]) -> None:
-        """Overwrite weights by name; GlowError for unknown names or shapes that differ."""
+        """Overwrite weights by name. GlowError for unknown names and different shapes."""
         symbols = {public: symbol for symbol, public in self.graph.parameters.items()}
         for name, array in values.items():
             if name not in symbols:
@@ -182,9 +202,18 @@ class Trainer:
 
     # --- training -------------------------------------------------------------------------------
     def step(self, inputs: Any, labels: Any = None) -> float:
-        """One update; returns the loss before it. GlowError where the loss is not finite.
+        """Do one training step.
 
-        `labels` are left out where the model's output is its loss.
+        Args:
+            inputs: An array, a dict by name, or a list in the model's order.
+            labels: The labels; None if the model's output is the loss.
+
+        Returns:
+            The loss before the update.
+
+        Raises:
+            BindingError: The data do not fit the model.
+            GlowError: The loss is not finite.
         """
         compiled, feed = self._feed(inputs)
         self.loss.check_labels(labels)
@@ -231,7 +260,7 @@ class Trainer:
         if key not in self._others:
             try:
                 if not count:
-                    raise GlowError("there is nothing to learn from")
+                    raise GlowError("there are no training data")
                 trainer = self._build(shapes)
                 if trainer.graph.lone_statistics() > self.graph.lone_statistics():
                     raise GlowError("a normalisation of the batch has one value for each channel")
@@ -269,8 +298,8 @@ class Trainer:
     ) -> None:
         if before is None:
             raise GlowError(
-                f"the loss is {loss} at step {self.steps}, whose update was applied; with "
-                "Trainer(detect_anomaly=True) such steps are undone, and the operator is named"
+                f"the loss is {loss} at step {self.steps}, and the weights were updated; "
+                "Trainer(detect_anomaly=True) undoes such steps and names the operator"
             )
         for name, array in before.items():
             self.state[name][...] = array
@@ -290,19 +319,30 @@ class Trainer:
         every: int = 0,
         progress: bool | Callable[[dict[str, float]], None] = True,
     ) -> History:
-        """Train for `epochs` epochs; returns loss, seconds and validation metrics of each.
+        """Train for some epochs.
 
-        `dataset` is (inputs, labels) of arrays, cut into batches in an order that depends on the
-        trainer's seed and the epoch only, or an iterable of such pairs, one a step, that can be
-        iterated once an epoch, or a function that makes one for an epoch's number. A smaller last
-        batch is trained on, by a step compiled for it; where the model cannot be made for so few it
-        is left out, or, with `drop_last=False`, an error. With `drop_last=True` it is left out always.
-        `validation` is data of the same forms, `metrics` are further figures of it by name:
-        functions of outputs and labels.
-        With `checkpoint` the training starts from that file where it exists, saves there after
-        each epoch and every `every` steps, and ends when `epochs` are done in all.
+        Args:
+            dataset: A pair (inputs, labels) of arrays; or an iterable of batches, one pair per step, that can
+                be iterated once per epoch; or a function from the number of an epoch to such an iterable.
+                Arrays are divided into batches, in an order that depends only on the trainer's seed and the
+                epoch.
+            epochs: The number of epochs.
+            validation: Data in the same forms, evaluated after each epoch.
+            metrics: Further functions of outputs and labels for the validation, by name.
+            shuffle: Shuffle the data.
+            drop_last: Whether to skip a smaller last batch. By default it is used if the model can be
+                compiled for it. True skips it, False makes it an error if the model cannot be compiled for
+                it.
+            checkpoint: A file. Training continues from it if it exists, and saves to it after each epoch.
+            every: Also save after this number of steps.
+            progress: Show progress, or a function that is called with the figures of each epoch.
 
-        BindingError where the data do not fit the model, GlowError for arguments that cannot be.
+        Returns:
+            Loss, seconds and validation figures of each epoch.
+
+        Raises:
+            BindingError: The data do not fit the model.
+            GlowError: An argument is wrong, or the loss is not finite.
         """
         integer("epochs", epochs)
         integer("every", every)
@@ -358,7 +398,7 @@ class Trainer:
 
     # --- inference ------------------------------------------------------------------------------
     def predict(self, inputs: Any) -> Array:
-        """The output for any number of samples, with the weights as they are; BindingError as of `step`."""
+        """The model's output for any number of samples, with the current weights; BindingError as `step`."""
         data = by_name(inputs, self._inputs)
         if all(p.name in data and data[p.name].shape == p.shape for p in self._inputs):
             return self._infer(data)
@@ -393,10 +433,10 @@ class Trainer:
         return self._figures(outputs, labels, metrics)
 
     def evaluate(self, inputs: Any, labels: Any = None, metrics: Metrics | None = None) -> dict[str, float]:
-        """The mean loss, the accuracy where labels are classes, and `metrics`, over any number of samples.
+        """The mean loss, the accuracy if labels are classes, and `metrics`, over any number of samples.
 
-        Where the model's output is its loss that of whole batches counts, and nothing else is known.
-        BindingError where inputs or labels do not fit the model or each other.
+        If the model's output is the loss, only the loss of whole batches is computed. BindingError if inputs
+        or labels do not fit the model or each other.
         """
         self.loss.check_labels(labels)
         if not self.loss.labelled:
@@ -424,9 +464,9 @@ class Trainer:
 
     # --- files ----------------------------------------------------------------------------------
     def save(self, path: str | Path) -> None:
-        """Write a checkpoint: weights, optimiser states, running averages and the place in the data.
+        """Write a checkpoint: weights, optimiser states, running averages and the position in the data.
 
-        GlowError where the file cannot be written.
+        GlowError if the file cannot be written.
         """
         facts = {"steps": self.steps, "epoch": self.epoch, "position": self._position, "seed": self.seed}
         checkpoint.write(Path(path), self.state, facts, self._belonging)
@@ -434,8 +474,8 @@ class Trainer:
     def load(self, path: str | Path) -> None:
         """Continue from a checkpoint, with the same numbers as if training had not stopped.
 
-        GlowError names what differs where it is of another graph, loss or optimiser, or in the
-        middle of an epoch of batches of another size.
+        GlowError names the differences if the checkpoint belongs to another graph, loss or optimiser, or was
+        written within an epoch with another batch size.
         """
         arrays, facts = checkpoint.read(Path(path), self.state, self._belonging)
         batch = facts["belonging"]["batch"]
@@ -444,7 +484,7 @@ class Trainer:
                 f"{path}: saved within an epoch of batches of {batch}; here they have {self.batch}"
             )
         if facts["seed"] != self.seed and self.graph.drops:
-            raise GlowError(f"{path}: seed {facts['seed']} decided what is dropped; here it is {self.seed}")
+            raise GlowError(f"{path}: seed {facts['seed']} was used for dropout; here it is {self.seed}")
         for name, array in arrays.items():
             self.state[name][...] = array
         self.steps, self.epoch = facts["steps"], facts["epoch"]
@@ -453,11 +493,18 @@ class Trainer:
         self._position, self.seed, self._fresh = facts["position"], facts["seed"], False
 
     def load_weights(self, path: str | Path, names: Sequence[str] = ("*",)) -> list[str]:
-        """Take weights and running averages that match `names` from a checkpoint of any training.
+        """Load weights and running averages from a checkpoint of any training.
 
-        Any safetensors file with the model's names will do. Optimiser states and the place in the
-        data stay as they are. Returns the names that were taken; GlowError where one that matches
-        is missing in the file or has another shape or dtype.
+        Args:
+            path: A checkpoint, or any safetensors file with the model's names. Optimiser states and the
+                position in the data do not change.
+            names: Which weights, with `*` and `?`.
+
+        Returns:
+            The names of the loaded weights.
+
+        Raises:
+            GlowError: A matching weight is missing in the file, or has another shape or type.
         """
         public = self.graph.model_state
         patterns = (names,) if isinstance(names, str) else names
@@ -474,12 +521,12 @@ class Trainer:
         return checkpoint.Belonging(loss, self.optimizer.name, self.batch, graph)
 
     def module(self, step: bool = False) -> ModuleOp:
-        """The trained model as a module of constants, for `glow.compile`; its open sizes are open again.
+        """The trained model as a module, for `glow.compile`. Its dynamic sizes are dynamic again.
 
-        With `step` its weights are states that two functions share: @main, the model, and @step, a step of
-        training, which takes `train.labels` and `train.learning_rate` beside the inputs and gives
-        `train.loss`. They have the values and the number of samples of this trainer; `glow.save` writes them
-        for glow-compile.
+        With `step`, the weights are states shared by two functions: @main, the model, and @step, a training
+        step. @step takes `train.labels` and `train.learning_rate` in addition to the inputs, and returns
+        `train.loss`. The states have the current values, and the batch size is this trainer's. `glow.save`
+        writes such a module for glow-compile.
         """
         if step:
             return self.graph.joined(self.state)
@@ -488,7 +535,7 @@ class Trainer:
         return inference
 
     def export(self, path: str | Path) -> None:
-        """Write the trained model as ONNX; UnsupportedError names operators that ONNX has no form of."""
+        """Write the trained model as ONNX. UnsupportedError lists operators that ONNX cannot express."""
         from glow_frontends.onnx.export import save_model
 
         save_model(self.module(), Path(path))

@@ -9,7 +9,8 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any
 
-from glow_compiler.functions import UNSIZED, CompiledFunction, Sizes, Transformed, jit
+from glow_compiler.functions import UNSIZED, CompiledFunction, Sizes, Transformed, jit, positions_of
+from glow_compiler.type_variables import P
 from glow_dialects.core.errors import UnsupportedError
 
 
@@ -28,59 +29,108 @@ def _made(
 def vmap(
     fun: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0, *, backend: str | None = None
 ) -> CompiledFunction:
-    """A function for one example as the function for all examples along an axis of its arguments.
+    """Map a function over an axis of its arguments.
 
-    `in_axes` is the axis of each argument that is mapped over, None for an argument that all examples
-    share: one for all arguments, or a tuple of one an argument; an argument that is a tuple or a dict may
-    have a tuple or a dict of axes. Parameters with defaults are mapped where they are given an array.
-    `out_axes` is where the axis stands in the result, or in each item of it; None for what is the same for
-    all examples. Negative axes count from the end. All axes that are mapped over have one size.
+    The operators of `fun` process all examples at once. If mapped values control what is computed (a branch,
+    the number of iterations of a loop), the examples run one after another, in machine code. Python numbers
+    in examples are treated like NumPy arrays: `math.sqrt(-1.0)` of an example is NaN. As in jax.vmap.
 
-    The operators of `fun` are done for all examples at once. Where mapped values decide what is computed
-    (a branch, the number of turns of a loop), it is done for one example after another, in machine code.
-    Arithmetic of examples that are Python's numbers is NumPy's, of arrays of them: without errors such as
-    that of `math.sqrt(-1.0)`. Source: jax.vmap. Errors are those of `jit`.
+    Args:
+        fun: A function of one example.
+        in_axes: The mapped axis of each argument, or None for an argument that all examples share: one value
+            for all arguments, or a tuple with one per argument. For an argument that is a tuple or a dict,
+            this may be a tuple or a dict. All mapped axes have the same size. Negative axes count from the
+            end.
+        out_axes: The position of the axis in the result, or in each of its items; None for a result that is
+            the same for all examples.
+        backend: As for `grad`.
+
+    Returns:
+        A function of all examples.
+
+    Raises:
+        GlowError: As for `jit`.
+
+    Examples:
+        >>> glow.vmap(lambda w, x: np.sum(w * x), in_axes=(None, 0))(np.ones(2), np.arange(6.0).reshape(3, 2))
+        array([1., 5., 9.])
     """
     return _made("vmap", fun, {"in_axes": in_axes, "out_axes": out_axes}, backend)
 
 
 def jacobian(
-    fun: Callable[..., Any], argnums: int | Sequence[int] = 0, *, backend: str | None = None
-) -> CompiledFunction:
-    """The derivatives of all numbers that a function returns by all numbers of the arguments `argnums`.
+    fun: Callable[P, Any], argnums: int | Sequence[int] = 0, *, backend: str | None = None
+) -> CompiledFunction[P, Any]:
+    """All derivatives of a function that returns arrays. As jax.jacobian.
 
-    Of a value of shape y by an argument of shape x they have shape (*y, *x); where the function returns a
-    tuple or a dict, there is one for each item. Arguments differentiated by are floats or arrays of them.
-    Forward mode where the value has no fewer numbers than the argument, else reverse mode. Source:
-    jax.jacobian. Errors are those of `jit`.
+    Forward mode is used if the value has at least as many numbers as the argument, otherwise reverse mode.
+
+    Args:
+        fun: The function; it may be compiled.
+        argnums: The argument or arguments to differentiate by: floats or arrays of floats.
+        backend: As for `grad`.
+
+    Returns:
+        A function with the same parameters. For a value of shape y and an argument of shape x, its result has
+        the shape (*y, *x). If `fun` returns a tuple or a dict, there is one for each item.
+
+    Raises:
+        GlowError: As for `jit`.
+
+    Examples:
+        >>> glow.jacobian(lambda x: x * x)(np.array([1.0, 2.0])).tolist()
+        [[2.0, 0.0], [0.0, 4.0]]
     """
     return _made("jacobian", fun, _positions("jacobian", argnums), backend)
 
 
 def hessian(
-    fun: Callable[..., Any], argnums: int | Sequence[int] = 0, *, backend: str | None = None
-) -> CompiledFunction:
-    """The second derivatives of a function that returns a float by the arguments `argnums`.
+    fun: Callable[P, Any], argnums: int | Sequence[int] = 0, *, backend: str | None = None
+) -> CompiledFunction[P, Any]:
+    """The second derivatives of a function that returns a float. As jax.hessian.
 
-    By an argument of shape x they have shape (*x, *x); by several, there is a tuple for each of a tuple by
-    each. Forward mode of the gradient. Source: jax.hessian. Errors are those of `jit`.
+    Computed in forward mode over the gradient.
+
+    Args:
+        fun: The function; it may be compiled.
+        argnums: The argument or arguments to differentiate by.
+        backend: As for `grad`.
+
+    Returns:
+        A function with the same parameters. For an argument of shape x, its result has the shape (*x, *x).
+        For several arguments it is a tuple of tuples.
+
+    Raises:
+        GlowError: As for `jit`.
+
+    Examples:
+        >>> glow.hessian(lambda x: np.sum(x**3))(np.array([1.0, 2.0])).tolist()
+        [[6.0, 0.0], [0.0, 12.0]]
     """
     return _made("hessian", fun, _positions("hessian", argnums), backend)
 
 
 def _positions(word: str, argnums: int | Sequence[int]) -> dict[str, Any]:
-    single = isinstance(argnums, int)
-    positions: tuple[Any, ...] = (argnums,) if isinstance(argnums, int) else tuple(argnums)
-    if not positions or not all(isinstance(p, int) for p in positions):
-        raise UnsupportedError(f"{word}: argnums is a number or a tuple of numbers, got {argnums!r}")
-    return {"positions": positions, "single": single}
+    return {"positions": positions_of(word, argnums), "single": isinstance(argnums, int)}
 
 
 def jvp(fun: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]:
-    """The value of a function for `primals`, and its tangent for their `tangents`: forward mode.
+    """The value of a function and its derivative in a direction (forward mode). As jax.jvp.
 
-    Both are sequences of one an argument; a tangent has the shape of its argument, None is zero. It runs on
-    the backend of a compiled `fun`. Source: jax.jvp. Errors are those of `jit`.
+    Args:
+        fun: The function; it may be compiled.
+        primals: The arguments.
+        tangents: The direction: one per argument, of the same shape, or None for zero.
+
+    Returns:
+        The pair (value, tangent of the value).
+
+    Raises:
+        GlowError: As for `jit`.
+
+    Examples:
+        >>> glow.jvp(lambda x: x * x, (3.0,), (1.0,))
+        (9.0, 6.0)
     """
     if not callable(fun):
         raise UnsupportedError(f"jvp needs a function, got a {type(fun).__name__}")
@@ -89,16 +139,31 @@ def jvp(fun: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any]
             raise UnsupportedError(f"jvp: {what} is a {type(values).__name__}, expected a tuple; write (x,)")
     if len(primals) != len(tangents):
         raise UnsupportedError(
-            f"jvp: {len(primals)} primals and {len(tangents)} tangents; give one tangent an argument"
+            f"jvp: {len(primals)} primals and {len(tangents)} tangents; give one tangent per argument"
         )
     return _ahead(fun)(tuple(primals), tuple(tangents))
 
 
 def vjp(fun: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[[Any], tuple[Any, ...]]]:
-    """The value of a function, and the function from a cotangent of it to those of all arguments.
+    """The value of a function, and a function for its gradients (reverse mode). As jax.vjp.
 
-    The cotangent is like the value; what the function gives is a tuple of one an argument. Outside compiled
-    functions each call of it computes the value again. Source: jax.vjp. Errors are those of `jit`.
+    Outside compiled functions, each call of the returned function computes the value again.
+
+    Args:
+        fun: The function; it may be compiled.
+        *primals: The arguments.
+
+    Returns:
+        The pair (value, pull). `pull` takes a cotangent of the value and returns a tuple with the cotangent
+        of each argument.
+
+    Raises:
+        GlowError: As for `jit`.
+
+    Examples:
+        >>> value, pull = glow.vjp(lambda x, y: x * y, 2.0, 5.0)
+        >>> value, pull(1.0)
+        (10.0, (5.0, 2.0))
     """
     if not callable(fun):
         raise UnsupportedError(f"vjp needs a function, got a {type(fun).__name__}")

@@ -37,11 +37,31 @@ def quantize_weights(
     shapes: Mapping[str, Sequence[int]] | None = None,
     backend: str | Backend = "cpu",
 ) -> ModuleOp:
-    """The model with its products' weights in `bits` bits (4 or 8), a scale for each `group` of inputs.
+    """Store the weights of matrix products in 4 or 8 bits (weight-only quantisation).
 
-    `activations`: "int8", so that products are sums of integers, or "f32". `data`: dicts of inputs, by
-    which errors count more where the activations are large; without it all count alike. `glow.save` writes
-    such products to .onnx as MatMulNBits. Raises QuantizationError where nothing can be rewritten.
+    `save` writes these products to .onnx as MatMulNBits.
+
+    Args:
+        model: A model in any form that `load` accepts.
+        bits: 4 or 8.
+        group: The number of inputs that share a scale.
+        activations: "int8" rounds activations to 8 bits in the same groups, so that products are integer
+            sums; "f32" keeps them in float.
+        data: Dicts of inputs, one per batch. With data, errors are weighted by the size of the activations.
+        shapes: Fixes dynamic dimensions.
+        backend: Where the model runs on the data.
+
+    Returns:
+        A module for `compile` and `save`.
+
+    Raises:
+        QuantizationError: The model has no product that can be quantised, or an option is wrong.
+
+    Examples:
+        >>> g = glow.GraphBuilder()
+        >>> w = g.constant(np.ones((64, 32), np.float32), "w")
+        >>> g.save(g.matmul(g.placeholder("x", (2, 64)), w), "y")
+        >>> net = glow.compile(glow.quantize_weights(g, bits=4))
     """
     form = Form(bits, group, activations == "int8")
     form.check()

@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from glow_dialects.core.file_kinds import FileKind, kind_of_file, refuse_file
-from glow_tools.common import add_backend, add_shape, command, count_option, guarded
+from glow_tools.command_line import Parser
+from glow_tools.common import add_backend, add_json, add_shape, command, count_option, guarded, print_json
+from glow_tools.progress import Progress
 
 if TYPE_CHECKING:
     from glow_tools.culprit import Culprit, Search
@@ -23,36 +25,40 @@ EXAMPLES = """\
 """
 
 
-def _arguments() -> argparse.ArgumentParser:
+def arguments() -> Parser:
+    """The command line."""
     parser = command(
         "glow-bisect",
-        "Compare a model after its import, after each pass and after compilation with what it should "
-        "compute (onnxruntime's results, then the interpreter's), and name what changes the result: an "
-        "import rule, a pass and its rewrite, or a kernel. Exit status 1 where something does.",
+        "Find the step of a compilation that changes a model's result: an import rule, a pass and its "
+        "rewrite, or a kernel. Compares the model after import, after each pass and after compilation with "
+        "the correct result (of onnxruntime, then of the interpreter). Exit status 1 if a step is wrong.",
         EXAMPLES,
     )
     add = parser.add_argument
-    add("model", help=".onnx model, or .mlir program with graphs or instructions")
-    add("-p", "--passes", metavar="PIPELINE", help="passes in place of the backend's")
+    add("model", help="an .onnx model, or an .mlir program with graphs or instructions")
+    add("-p", "--passes", metavar="PIPELINE", help="passes to run instead of the backend's")
     add_backend(parser)
-    add("--inputs", type=Path, metavar="FILE", help="values of the inputs (default: random ones)")
-    add("--random", type=count_option, default=0, metavar="SEED", help="of the random inputs (default: 0)")
+    add("--inputs", type=Path, metavar="FILE", help="input values (default: random)")
+    told = "seed of the random inputs (default: 0)"
+    add("--random", type=count_option, default=0, metavar="SEED", help=told)
     add_shape(parser)
     add("--rtol", type=float, default=1e-3, help="relative tolerance of f32 (default: 1e-3)")
     add("--atol", type=float, default=1e-5, help="absolute tolerance (default: 1e-5)")
-    add("-o", "--output", type=Path, metavar="FILE", help="write the smallest model that shows it here")
+    told = "write the smallest model with the problem to this file"
+    add("-o", "--output", type=Path, metavar="FILE", help=told)
+    add_json(parser)
     return parser
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Entry point of `glow-bisect`."""
-    parser = _arguments()
+    parser = arguments()
     a = parser.parse_args(argv)
     suffix = {FileKind.ONNX: ".onnx", FileKind.TEXT: ".mlir"}.get(kind_of_file(a.model))
     if suffix is None:
         parser.error(str(refuse_file(a.model, "an ONNX model or IR")))
     if a.output is not None and a.output.suffix != suffix:
-        parser.error(f"what is made of a {suffix} file is one, too: -o NAME{suffix}")
+        parser.error(f"the result of a {suffix} file is a {suffix} file: -o NAME{suffix}")
     return guarded(lambda: _run(a))
 
 
@@ -65,15 +71,21 @@ def _run(a: argparse.Namespace) -> int:
 
     passes = None if a.passes is None else parse(a.passes)
     search = Search(get_backend(a.backend), Tolerance(a.rtol, a.atol), passes)
-    case = read_case(a.model, a.inputs, a.random, dict(a.shape))
-    found = blamed(case, search)
-    if found is None:
+    with Progress("reading the model") as progress:
+        case = read_case(a.model, a.inputs, a.random, dict(a.shape))
+        progress("comparing after each pass")
+        found = blamed(case, search)
+    if a.json:
+        names = ("stage", "name", "shown", "effect")
+        print_json(None if found is None else {n: str(getattr(found, n)) for n in names})
+    elif found is None:
         print("nothing is wrong: every pass and every kernel keeps what the model computes")
-        return 0
-    print(f"{found.stage} {found.name}\n  {found.shown}\n  {found.effect}")
-    if a.output is not None:
-        _write(a, case, search, found)
-    return 1
+    else:
+        print(f"{found.stage} {found.name}\n  {found.shown}\n  {found.effect}")
+    if found is not None and a.output is not None:
+        with Progress("reducing the model"):
+            _write(a, case, search, found)
+    return 0 if found is None else 1
 
 
 def blamed(case: OnnxCase | IrCase, search: Search) -> Culprit | None:

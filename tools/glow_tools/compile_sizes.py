@@ -62,7 +62,10 @@ def open_sources(
         source, known = _source(path, name, sizes, example, (inputs, shapes), backend, exact)
         remaining = [values for values in left if not _holds(known, values)]
         if len(remaining) == len(left):
-            fail(f"sizes {_text(example)} cannot stay open: no program is for them; give shapes with --shape")
+            fail(
+                f"sizes {_text(example)} cannot be dynamic: there is no program "
+                "for them; give fixed shapes with --shape"
+            )
         left = remaining
         yield source
     if left:
@@ -94,7 +97,7 @@ def _source(
         selection = select(functions[0], backend.target, checked=False)
         _ = selection.kernels  # written now: what that decides is among the conditions
     except OpenSizes as error:
-        raise GlowError(f"{path}: sizes cannot stay open: {error}; give each set with --shape") from None
+        raise GlowError(f"{path}: sizes cannot be dynamic: {error}; give fixed shapes with --shape") from None
     return Source(module, functions[0], name, chosen, selection), chosen
 
 

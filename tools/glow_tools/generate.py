@@ -8,7 +8,9 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from glow_tools.command_line import Parser
 from glow_tools.common import command, count_option, fail, guarded, threads_option
+from glow_tools.progress import Progress
 
 if TYPE_CHECKING:
     from glow_compiler.language_model import LanguageModel
@@ -17,30 +19,42 @@ EXAMPLES = """\
   glow-generate folder "Once upon a time" --max-tokens 64
   glow-generate model.gguf --chat "Why is the sky blue?" --temperature 0.7 --top-p 0.9 --seed 1
   glow-generate folder --tokens 1,15,27 --weights int4 --bench
-  echo "A long prompt" | glow-generate model.gguf -"""
+  echo "A long prompt" | glow-generate model.gguf -
+"""
 
 
-def _arguments() -> argparse.ArgumentParser:
-    made = command("glow-generate", "Continue a prompt with a language model.", EXAMPLES)
+def arguments() -> Parser:
+    """The command line."""
+    made = command("glow-generate", "Generate text with a language model.", EXAMPLES)
     add = made.add_argument
-    add("model", help="a folder of Hugging Face's, or a .gguf file")
+    add("model", help="a Hugging Face folder, or a .gguf file")
     add("prompt", nargs="?", help="the text to continue; - reads standard input")
-    add("--chat", metavar="MESSAGE", help="answer a message by the model's chat template")
-    add("--tokens", type=_tokens, metavar="N,N...", help="the prompt as tokens; prints tokens")
-    add("--max-tokens", type=count_option, default=128, metavar="N", help="generate so many (default: 128)")
-    add("--temperature", type=float, default=0.0, help="0 takes the likeliest token (default: 0)")
-    add("--top-k", type=count_option, default=0, metavar="K", help="of the K likeliest tokens (default: all)")
-    add("--top-p", type=float, default=1.0, metavar="P", help="of the likeliest that together reach P")
-    add("--min-p", type=float, default=0.0, metavar="P", help="of those P times as likely as the likeliest")
-    add("--repetition-penalty", type=float, default=1.0, metavar="X", help="against tokens that were there")
-    add("--seed", type=count_option, help="of the random numbers")
-    add("--stop", action="append", default=[], metavar="TEXT", help="end before this text")
-    add("--weights", choices=["stored", "int8", "int4"], default="stored", help="bits of the weights")
-    add("--group", type=count_option, default=32, metavar="N", help="inputs that share a scale (default: 32)")
-    add("--capacity", type=count_option, metavar="N", help="tokens that the cache holds (default: it grows)")
+    add("--chat", metavar="MESSAGE", help="answer a message, using the model's chat template")
+    told = "the prompt as token numbers; the output is token numbers too"
+    add("--tokens", type=_tokens, metavar="N,N...", help=told)
+    told = "maximum number of new tokens (default: 128)"
+    add("--max-tokens", type=count_option, default=128, metavar="N", help=told)
+    told = "randomness; 0 selects the most likely token (default: 0)"
+    add("--temperature", type=float, default=0.0, help=told)
+    told = "sample from the K most likely tokens (default: all)"
+    add("--top-k", type=count_option, default=0, metavar="K", help=told)
+    told = "nucleus sampling: sample from the smallest set of tokens with total probability P"
+    add("--top-p", type=float, default=1.0, metavar="P", help=told)
+    told = "sample from tokens with at least P times the probability of the most likely one"
+    add("--min-p", type=float, default=0.0, metavar="P", help=told)
+    told = "reduce the probability of tokens that occurred before"
+    add("--repetition-penalty", type=float, default=1.0, metavar="X", help=told)
+    add("--seed", type=count_option, help="seed of the random numbers")
+    add("--stop", action="append", default=[], metavar="TEXT", help="stop before this text")
+    told = "weight-only quantisation (default: stored, no change)"
+    add("--weights", choices=["stored", "int8", "int4"], default="stored", help=told)
+    told = "number of inputs that share a scale (default: 32)"
+    add("--group", type=count_option, default=32, metavar="N", help=told)
+    told = "size of the key-value cache in tokens (default: it grows)"
+    add("--capacity", type=count_option, metavar="N", help=told)
     add("--backend", default="cpu", help="cpu or interpreter (default: cpu)")
     add("--threads", type=threads_option, default=1, help="worker threads, or auto (default: 1)")
-    add("--bench", action="store_true", help="print tokens a second of prompt and answer")
+    add("--bench", action="store_true", help="print tokens per second for prompt and answer")
     return made
 
 
@@ -54,12 +68,12 @@ def _tokens(text: str) -> list[int]:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Entry point of `glow-generate`."""
-    parser = _arguments()
-    arguments = parser.parse_args(argv)
-    prompts = [arguments.prompt, arguments.chat, arguments.tokens]
+    parser = arguments()
+    a = parser.parse_args(argv)
+    prompts = [a.prompt, a.chat, a.tokens]
     if sum(p is not None for p in prompts) != 1:
         parser.error("one of a prompt, --chat and --tokens is needed")
-    return guarded(lambda: _run(arguments))
+    return guarded(lambda: _run(a))
 
 
 def _run(a: argparse.Namespace) -> None:
@@ -67,14 +81,9 @@ def _run(a: argparse.Namespace) -> None:
 
     if a.group < 1:
         fail(f"--group {a.group}: expected a number of inputs")
-    model = glow.LanguageModel(
-        a.model,
-        backend=a.backend,
-        threads=a.threads,
-        weights=a.weights,
-        group=a.group,
-        capacity=a.capacity,
-    )
+    options = {"weights": a.weights, "group": a.group, "capacity": a.capacity}
+    with Progress("reading the model"):
+        model = glow.LanguageModel(a.model, backend=a.backend, threads=a.threads, **options)
     timed = _Timed(_generated(model, a))
     for number, piece in enumerate(timed):
         separator = "," if a.tokens is not None and number else ""

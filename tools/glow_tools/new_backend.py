@@ -1,12 +1,12 @@
-"""python -m glow_tools.new_backend: a package with a backend of its own, its tests, and a page about it.
+"""python -m glow_tools.new_backend: write a package with a new backend, its tests and a README.
 
-What it writes works as it stands: a dialect with one operator, a pass that makes it, an option, a pipeline,
-a print target, an import rule, lit tests, and the conformance run. All other operators run on the host.
+The package works as it is. It contains a dialect with one operator, a pass that uses it, an option, a
+pipeline, an output format, an import rule, lit tests and the conformance test. All other operators run on the
+host.
 """
 
 from __future__ import annotations
 
-import argparse
 import re
 from collections.abc import Sequence
 from importlib.resources import files
@@ -14,6 +14,7 @@ from pathlib import Path
 
 from glow_backends.base import registry
 from glow_dialects.core.files import whole
+from glow_tools.command_line import Parser
 from glow_tools.common import command, fail, guarded
 
 EXAMPLES = """\
@@ -31,17 +32,23 @@ WRITTEN = {
 """Files of a package, and the texts that they are made of."""
 
 
-def _arguments() -> argparse.ArgumentParser:
+def arguments() -> Parser:
+    """The command line."""
     parser = command("new_backend", __doc__ or "", EXAMPLES)
     add = parser.add_argument
     add("name", help="snake_case name of the backend; the package is glow-NAME, its module glow_NAME")
-    add("--root", type=Path, default=Path(), help="where the folder glow_NAME is made (default: here)")
+    add(
+        "--root",
+        type=Path,
+        default=Path(),
+        help="where to create the folder glow_NAME (default: current folder)",
+    )
     return parser
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Entry point."""
-    a = _arguments().parse_args(argv)
+    a = arguments().parse_args(argv)
     return guarded(lambda: _write(a.name, a.root))
 
 

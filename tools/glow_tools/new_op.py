@@ -1,7 +1,7 @@
-"""python -m glow_tools.new_op: a new operator's card, its place in the tuple of cards, and its test.
+"""python -m glow_tools.new_op: write the definition of a new operator, its entry in the table, and its test.
 
-The NumPy expression is the operator's meaning; the card works as soon as it is written. Gradient,
-decomposition and a CPU kernel are added to it by hand where they pay.
+The NumPy expression defines what the operator computes, and the operator works immediately. Add a gradient, a
+decomposition or a CPU kernel by hand where they are useful.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from glow_dialects.core.files import whole
+from glow_tools.command_line import Parser
 from glow_tools.common import command, fail, guarded
 
 EXAMPLES = """\
@@ -96,22 +97,28 @@ POINTWISE = "backends/glow_backends/cpu/emit/pointwise_rules.py"
 KERNELS = "backends/glow_backends/cpu/kernels"
 
 
-def _arguments() -> argparse.ArgumentParser:
+def arguments() -> Parser:
+    """The command line."""
     parser = command("new_op", __doc__ or "", EXAMPLES)
     add = parser.add_argument
     add("name", help="snake_case name: the operator glow.NAME, the module ops/NAME.py")
-    add("expression", help="its meaning in NumPy, over its operands")
-    add("--operands", help="comma-separated names (default: x, or x,y: element-wise operators)")
+    add("expression", help="NumPy expression over the operands that computes it")
+    told = "names of the operands, separated by commas (default: x or x,y, for element-wise operators)"
+    add("--operands", help=told)
     add("--doc", required=True, help="one line that says what it computes")
     for door, example in DOORS.items():
-        add(f"--{door}", default="", help=f"its name there, such as {example} (element-wise operators)")
+        add(
+            f"--{door}",
+            default="",
+            help=f"the name of the operator in {door}, such as {example} (for element-wise operators)",
+        )
     add("--root", type=Path, default=Path(), help="the checkout (default: the current folder)")
     return parser
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Entry point."""
-    a = _arguments().parse_args(argv)
+    a = arguments().parse_args(argv)
     return guarded(lambda: _write(a))
 
 

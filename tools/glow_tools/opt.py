@@ -10,8 +10,10 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from glow_tools.command_line import Parser
 from glow_tools.common import (
     add_shape,
+    bind_shapes,
     command,
     count_option,
     guarded,
@@ -20,6 +22,7 @@ from glow_tools.common import (
     read_text,
     write_text,
 )
+from glow_tools.progress import Progress
 
 if TYPE_CHECKING:
     from xdsl.context import Context
@@ -29,7 +32,7 @@ if TYPE_CHECKING:
     from glow_dialects.core.times import Times
     from glow_passes.instrumentation import Watcher
     from glow_runtime.page.recording import Recording
-    from glow_tools.feeds import Feed
+    from glow_tools.input_values import Feed
     from glow_tools.validate import Validator
 
 EXAMPLES = """\
@@ -40,72 +43,79 @@ EXAMPLES = """\
   glow-opt model.onnx -p optimize --timing --statistics --dump steps
   cat net.mlir | glow-opt - -p 'glow-schedule{by=order}' --print-ir changed
 """
-TARGETS = ("mlir", "glow-ir", "dot", "svg", "llvm-ir", "asm")
+TARGETS = ("mlir", "glow-ir", "dot", "svg", "kernels", "llvm-ir", "asm")
 
 
-def _arguments() -> argparse.ArgumentParser:
+def arguments() -> Parser:
+    """The command line."""
     parser = command(
         "glow-opt",
-        "Parse (or import, by extension) a program, run a pipeline of passes, print the result.",
+        "Read a program or import a model, run passes on it, and print the result.",
         EXAMPLES,
     )
     add = parser.add_argument
-    add("file", nargs="?", default="-", help=".mlir or .onnx file; - is standard input")
-    add("-p", "--passes", default="", help="pipeline, such as 'optimize,glow-irgen'")
-    printed = f"what to print: {', '.join(TARGETS)}, or a target of a package (default: mlir)"
+    add("file", nargs="?", default="-", help="an .mlir program or a model; - is standard input")
+    add("-p", "--passes", default="", help="passes or pipelines to run, such as 'optimize,glow-irgen'")
+    printed = f"output format: {', '.join(TARGETS)}, or one of a package (default: mlir)"
     add("-t", "--target", default="mlir", type=_target, help=printed)
     add("-o", "--output", help="output file (default: standard output)")
     add_shape(parser)
-    add("--mcpu", default="host", help="CPU for llvm-ir and asm (default: host)")
+    add("--mcpu", default="host", help="CPU for kernels, llvm-ir and asm (default: host)")
     add("--print-op-generic", action="store_true", help="print the generic form")
     add("--print-debuginfo", action="store_true", help="print the locations of operations")
-    add("--split-input-file", action="store_true", help="programs separated by // -----")
-    announced = "print errors as output; fail unless comments // expected-error {{text}} announce them"
+    told = "the file has several programs, separated by // -----"
+    add("--split-input-file", action="store_true", help=told)
+    announced = "print errors; fail unless they match the comments // expected-error {{text}}"
     add("--verify-diagnostics", action="store_true", help=announced)
     add("--disable-verify", action="store_true", help="do not verify")
-    add("--allow-unregistered-dialect", action="store_true", help="take operations of any name")
+    add("--allow-unregistered-dialect", action="store_true", help="accept unknown operations")
     add("--list-passes", action="store_true", help="list passes and pipelines")
     add("--show-dialects", action="store_true", help="list dialects and their operations")
-    what = "print readers, dependencies, liveness or cost in place of the program"
+    what = "print an analysis instead of the program: readers, dependencies, liveness or cost"
     add("--analyze", metavar="NAME", help=what)
     add("--functions", metavar="GLOB", default="*", help="run passes on these functions only")
     add("--show-pipeline", action="store_true", help="print the expanded pipeline")
-    watch = parser.add_argument_group("watching passes (printed to standard error)")
+    _add_watching(parser)
+    return parser
+
+
+def _add_watching(parser: argparse.ArgumentParser) -> None:
+    """Options that print or check what passes do."""
+    watch = parser.add_argument_group("inspecting passes (printed to standard error)")
     add = watch.add_argument
     moments = ["before", "after", "changed", "diff", "failure"]
-    printed = "print the module around passes; diff: what each changed"
+    printed = "print the module before or after passes; diff: what each pass changed"
     add("--print-ir", choices=moments, default="never", help=printed)
-    add("--print-passes", default="*", metavar="GLOB", help="with --print-ir: of these passes, as glow-cpu-*")
+    told = "with --print-ir: only these passes, e.g. glow-cpu-*"
+    add("--print-passes", default="*", metavar="GLOB", help=told)
     add("--print-functions", default="*", metavar="GLOB", help="with --print-ir: only these functions")
-    add(
-        "--html",
-        type=Path,
-        metavar="FILE.html",
-        help="write a page of the run: passes, graphs, memory, kernels",
-    )
-    add("--dump", type=Path, metavar="FOLDER", help="write the module after each pass here")
-    add("--save-graphs", type=Path, metavar="FOLDER", help="write .ir, .mlir and .dot of the phases here")
-    levels = "1: input and result; 2: each pipeline named in -p; 3: every pass before and after, and SVG"
+    told = "write a page that shows passes, graphs, memory and kernels"
+    add("--html", type=Path, metavar="FILE.html", help=told)
+    add("--dump", type=Path, metavar="FOLDER", help="write the module after each pass to this folder")
+    told = "write the program of each phase as .ir, .mlir and .dot to this folder"
+    add("--save-graphs", type=Path, metavar="FOLDER", help=told)
+    levels = "1: input and result; 2: after each pipeline of -p; 3: before and after each pass, also as SVG"
     add("--save-graphs-level", type=int, default=1, choices=(1, 2, 3), help=levels)
-    add("--timing", action="store_true", help="the time of each part of the run and of each pass")
-    add("--statistics", action="store_true", help="operation counts that each pass changes")
-    checked = "run the program with the interpreter after each pass, and compare with its first values"
+    add("--timing", action="store_true", help="print the time of each stage and each pass")
+    add("--statistics", action="store_true", help="print how each pass changes the number of operations")
+    checked = "run the program in the interpreter after each pass and check that its results do not change"
     add("--validate", action="store_true", help=checked)
-    inputs = "for --validate (default: random ones), and for ONNX models whose graph some integers decide"
+    inputs = "input values: for --validate (default: random), and integers that ONNX shapes depend on"
     add("--inputs", type=Path, metavar="FILE", help=inputs)
-    add("--random", type=count_option, default=0, metavar="SEED", help="of the random inputs (default: 0)")
+    told = "seed of the random inputs (default: 0)"
+    add("--random", type=count_option, default=0, metavar="SEED", help=told)
     add("--rtol", type=float, default=1e-3, help="with --validate: relative tolerance of f32 (default: 1e-3)")
     add("--atol", type=float, default=1e-5, help="with --validate: absolute tolerance (default: 1e-5)")
     add("--bisect-limit", type=count_option, metavar="N", help="run only the first N passes")
-    add("--reproducer", type=Path, metavar="FILE", help="write module, weights and pipeline on a failure")
-    add("--run-reproducer", action="store_true", help="run what the first line of a reproducer says")
-    return parser
+    told = "if a pass fails, write module, weights and pipeline to this file"
+    add("--reproducer", type=Path, metavar="FILE", help=told)
+    add("--run-reproducer", action="store_true", help="run the pipeline in the first line of a reproducer")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Entry point of `glow-opt`."""
-    arguments = _arguments().parse_args(argv)
-    return guarded(lambda: _run(_reproduced(arguments) if arguments.run_reproducer else arguments))
+    a = arguments().parse_args(argv)
+    return guarded(lambda: _run(_reproduced(a) if a.run_reproducer else a))
 
 
 def _reproduced(a: argparse.Namespace) -> argparse.Namespace:
@@ -113,13 +123,13 @@ def _reproduced(a: argparse.Namespace) -> argparse.Namespace:
     from glow_dialects.core.errors import GlowError
 
     if a.file == "-":
-        raise GlowError("a reproducer is a file: its weights lie beside it")
+        raise GlowError("a reproducer is a file, with its weights in a second file")
     first = read_text(a.file)[0].partition("\n")[0]
     start = "// RUN: glow-opt %s "
     if not first.startswith(start):
         raise GlowError(f"{a.file}: this is no reproducer, its first line names no command of glow-opt")
-    told = _arguments().parse_args([a.file, *shlex.split(first.removeprefix(start))])
-    for name, default in vars(_arguments().parse_args([])).items():  # what watches the passes
+    told = arguments().parse_args([a.file, *shlex.split(first.removeprefix(start))])
+    for name, default in vars(arguments().parse_args([])).items():  # what watches the passes
         if getattr(a, name) != default and name not in ("file", "run_reproducer"):
             setattr(told, name, getattr(a, name))
     return told
@@ -144,8 +154,9 @@ def _run(a: argparse.Namespace) -> int:
     if not (a.split_input_file or a.verify_diagnostics):
         from glow_dialects.core.quiet_gc import quiet_gc
 
-        with quiet_gc():
-            write_text(a.output, _one(a, None))
+        with quiet_gc(), Progress("running passes" if a.passes else "reading the program"):
+            text = _one(a, None)
+        write_text(a.output, text)
         return 0
     return _several(a)
 
@@ -234,7 +245,7 @@ def _named_inputs(a: argparse.Namespace) -> Feed | None:
     """What --inputs names, before the inputs of the program are known."""
     if a.inputs is None or a.inputs.suffix != ".npz":
         return None
-    from glow_tools.feeds import load_archive
+    from glow_tools.input_values import load_archive
 
     return load_archive(a.inputs)
 
@@ -308,7 +319,9 @@ def _validator(a: argparse.Namespace, module: ModuleOp) -> Validator:
     from glow_tools.feeds import one_feed
     from glow_tools.validate import Validator
 
-    return Validator(one_feed(module, a.inputs, a.random), Tolerance(a.rtol, a.atol))
+    feed = one_feed(module, a.inputs, a.random)
+    bind_shapes(module, {name: array.shape for name, array in feed.items()})  # the interpreter knows sizes
+    return Validator(feed, Tolerance(a.rtol, a.atol))
 
 
 def _target(text: str) -> str:

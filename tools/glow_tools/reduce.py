@@ -14,6 +14,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from glow_dialects.core.file_kinds import FileKind, kind_of_file, refuse_file
+from glow_tools.command_line import Parser
 from glow_tools.common import add_shape, command, count_option, guarded
 
 if TYPE_CHECKING:
@@ -27,39 +28,43 @@ EXAMPLES = """\
 """
 
 
-def _arguments() -> argparse.ArgumentParser:
+def arguments() -> Parser:
+    """The command line."""
     parser = command(
         "glow-reduce",
-        "Leave out what a command does not need to fail: functions, nodes, instructions, outputs, passes, "
-        "sizes, weights. The command fails in the same way where its status is the same, with an error "
-        "message or without as before, and with the words of --message.",
+        "Find the smallest model or program on which a command still fails. Removes functions, nodes, "
+        "instructions, outputs and passes, and simplifies sizes and weights. The failure counts as the same "
+        "if the exit status is the same, there is an error message or none as before, and the output "
+        "contains the words of --message.",
         EXAMPLES,
     )
     add = parser.add_argument
-    add("file", help=".onnx model, or .mlir program of any level with its weights")
-    names = "{} is the file (else it comes last), {inputs} its inputs, {passes} the pipeline"
+    add("file", help="an .onnx model, or an .mlir program of any level, with its weights")
+    names = "{} is the file (default: last argument), {inputs} its inputs, {passes} the pipeline"
     add("--check", required=True, metavar="COMMAND", help=f"the command that fails: {names}")
-    add("--message", metavar="TEXT", help="words of its output")
-    add("--inputs", type=Path, metavar="FILE", help="values of the inputs (default: random ones)")
-    add("--random", type=count_option, default=0, metavar="SEED", help="of the random inputs (default: 0)")
+    add("--message", metavar="TEXT", help="words that the output must contain")
+    add("--inputs", type=Path, metavar="FILE", help="input values (default: random)")
+    told = "seed of the random inputs (default: 0)"
+    add("--random", type=count_option, default=0, metavar="SEED", help=told)
     add_shape(parser)
-    add("--passes", metavar="PIPELINE", help="leave out passes of this pipeline, too")
-    add("-o", "--output", type=Path, help="what to write (default: reduced.onnx or reduced.mlir)")
-    add("--seconds", type=count_option, default=600, metavar="N", help="stop after these (default: 600)")
-    add("--timeout", type=count_option, default=120, metavar="N", help="of one check (default: 120 s)")
+    add("--passes", metavar="PIPELINE", help="also remove passes of this pipeline")
+    add("-o", "--output", type=Path, help="file to write (default: reduced.onnx or reduced.mlir)")
+    add("--seconds", type=count_option, default=600, metavar="N", help="stop after this time (default: 600)")
+    told = "time limit of one check in seconds (default: 120)"
+    add("--timeout", type=count_option, default=120, metavar="N", help=told)
     return parser
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Entry point of `glow-reduce`."""
-    parser = _arguments()
+    parser = arguments()
     a = parser.parse_args(argv)
     suffix = {FileKind.ONNX: ".onnx", FileKind.TEXT: ".mlir"}.get(kind_of_file(a.file))
     if suffix is None:
         parser.error(str(refuse_file(a.file, "an ONNX model or IR")))
     a.output = a.output or Path(f"reduced{suffix}")
     if a.output.suffix != suffix:
-        parser.error(f"what is made of a {suffix} file is one, too: -o NAME{suffix}")
+        parser.error(f"the result of a {suffix} file is a {suffix} file: -o NAME{suffix}")
     if a.passes is None and "{passes}" in a.check:
         parser.error("{passes} in --check needs --passes PIPELINE")
     if a.passes is not None and "{passes}" not in a.check:

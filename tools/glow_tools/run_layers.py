@@ -35,11 +35,11 @@ def check_usage(parser: argparse.ArgumentParser, a: argparse.Namespace) -> None:
         parser.error("--layers looks into one program; leave out --device and --partition")
     for option, given in (("--exact", a.exact), ("--compile-budget", a.compile_budget is not None)):
         if given and is_kind(a.model, FileKind.GLOW):
-            parser.error(f"{option} says how a model is compiled: a .glow file holds programs")
+            parser.error(f"{option} is for compiling: a .glow file is already compiled")
     if a.compile_budget is not None and (a.device or a.partition or a.picture):
         parser.error("--compile-budget is of one program; leave out --device, --partition and --picture")
     if a.layers and is_kind(a.model, FileKind.GLOW):
-        parser.error("--layers needs the model: a .glow file holds programs whose layers are merged")
+        parser.error("--layers needs the model: the layers of a .glow file are already merged")
     if a.node and not (is_kind(a.model, FileKind.ONNX) and str(a.node).endswith(".onnx")):
         parser.error("--node writes a node of an .onnx model to an .onnx file")
 
@@ -56,7 +56,9 @@ def compare_outputs(a: argparse.Namespace, feed: dict[str, Any], out: dict[str, 
     for name, d in wrong.items():
         print(f"differs from {a.compare}: {name}: {d}", file=sys.stderr)
     if not wrong:
-        print(f"agrees with {a.compare}: max abs error {max(d.largest for d in differences.values()):.3g}")
+        largest = max(d.largest for d in differences.values())
+        told = sys.stderr if a.json else sys.stdout  # behind the JSON there is nothing
+        print(f"agrees with {a.compare}: max abs error {largest:.3g}", file=told)
     return 1 if wrong else 0
 
 

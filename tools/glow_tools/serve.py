@@ -8,14 +8,16 @@ import contextlib
 import logging
 import socket
 import sys
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from glow_dialects.core.errors import GlowError
+from glow_tools.command_line import Parser
 from glow_tools.common import add_exact, command, count_option, fail, guarded
+from glow_tools.progress import Progress
 from glow_tools.serve_signals import Signals
 
 if TYPE_CHECKING:
@@ -31,64 +33,71 @@ EXAMPLES = """\
 """
 
 
-def _arguments() -> argparse.ArgumentParser:
+def arguments() -> Parser:
+    """The command line."""
     made = command(
         "glow-serve",
-        "Serve models over HTTP (and gRPC), by the Open Inference Protocol (KServe, version 2).",
+        "Serve models over HTTP and gRPC with the Open Inference Protocol (KServe, version 2).",
         EXAMPLES,
     )
     add = made.add_argument
-    add(
-        "models",
-        nargs="+",
-        metavar="MODEL",
-        help="[NAME=]FILE, a folder with NAME/VERSION/model.onnx, or a language model",
-    )
-    add("--device", action="append", default=[], metavar="DEVICE", help="cpu, process:0,memory=64M, ...")
-    add(
-        "--trust-programs",
-        action="store_true",
-        help="take compiled models (.glow, machine code) from folders, and whoever saved them",
-    )
-    add("--partition", default="auto", help="auto, memory, balance, none or a number (default: auto)")
+    told = "[NAME=]FILE, a folder with NAME/VERSION/model.onnx, or a language model"
+    add("models", nargs="+", metavar="MODEL", help=told)
+    told = "a device, such as cpu or process:0,memory=64M; may be repeated"
+    add("--device", action="append", default=[], metavar="DEVICE", help=told)
+    told = "accept compiled models (.glow files, machine code) from anyone, and from model folders"
+    add("--trust-programs", action="store_true", help=told)
+    told = "how to partition: auto, memory, balance, none or a number (default: auto)"
+    add("--partition", default="auto", help=told)
     add("--replicas", type=count_option, default=1, help="copies of each model (default: 1)")
-    add("--batch", type=count_option, default=0, metavar="N", help="form batches of up to N samples")
-    add("--delay", type=_seconds, default=2.0, help="milliseconds that a batch waits for others (default: 2)")
-    add("--max-active", type=count_option, default=48, help="requests that run at a time (default: 48)")
-    add("--max-queue", type=count_option, default=100, help="requests that wait (default: 100)")
+    told = "run requests together in batches of up to N samples"
+    add("--batch", type=count_option, default=0, metavar="N", help=told)
+    add("--delay", type=_seconds, default=2.0, help="milliseconds to wait for a full batch (default: 2)")
+    told = "maximum number of running requests (default: 48)"
+    add("--max-active", type=count_option, default=48, help=told)
+    told = "maximum number of waiting requests (default: 100)"
+    add("--max-queue", type=count_option, default=100, help=told)
     add_exact(made)
     texts = made.add_argument_group("language models")
     add = texts.add_argument
-    add("--texts", type=count_option, default=8, metavar="N", help="continue up to N together (default: 8)")
-    add(
-        "--capacity", type=count_option, metavar="N", help="tokens that each has room for (default: it grows)"
-    )
-    add("--weights", choices=["stored", "int8", "int4"], default="stored", help="bits of the weights")
-    net = made.add_argument_group("the network")
-    add = net.add_argument
-    add("--address", default="127.0.0.1", help="where to listen (default: 127.0.0.1, this machine only)")
-    add("--port", type=_port, default=8000, help="of HTTP; 0 is any (default: 8000)")
-    add("--grpc-port", type=_port, help="of gRPC; without it there is none")
-    add("--max-bytes", default="64M", help="of a request (default: 64M)")
-    add("--max-json", default="16M", help="of a request's JSON (default: 16M)")
-    add("--max-head", default="64K", help="of what is before its body (default: 64K)")
-    add("--connections", type=count_option, default=1000, help="of HTTP at a time (default: 1000)")
-    add("--timeout", type=_seconds, default=60.0, help="seconds for an answer (default: 60)")
-    add("--head-timeout", type=_seconds, default=10.0, help="for what is before a body (default: 10)")
-    add("--body-timeout", type=_seconds, default=30.0, help="for the body (default: 30)")
-    add("--idle-timeout", type=_seconds, default=30.0, help="between requests (default: 30)")
-    add("--grace", type=_seconds, default=10.0, help="seconds for requests at the end (default: 10)")
-    add("--token-file", type=Path, help="a file with the token that requests must bring")
-    add("--tls-key", type=Path, help="key of TLS, with --tls-certificate")
-    add("--tls-certificate", type=Path, help="certificate of TLS")
-    add("--control", action="store_true", help="let clients load and unload models")
-    add(
-        "--opentelemetry",
-        action="store_true",
-        help="send a span of each request to the collector that OTEL_EXPORTER_OTLP_ENDPOINT names",
-    )
-    add("--verbose", action="store_true", help="log each request")
+    told = "generate up to N texts together (default: 8)"
+    add("--texts", type=count_option, default=8, metavar="N", help=told)
+    told = "maximum length of each text in tokens (default: it grows)"
+    add("--capacity", type=count_option, metavar="N", help=told)
+    told = "weight-only quantisation (default: stored, no change)"
+    add("--weights", choices=["stored", "int8", "int4"], default="stored", help=told)
+    _add_network(made)
     return made
+
+
+def _add_network(parser: argparse.ArgumentParser) -> None:
+    """Options of addresses, limits and trust."""
+    net = parser.add_argument_group("connections and limits")
+    add = net.add_argument
+    add("--address", default="127.0.0.1", help="address to listen on (default: 127.0.0.1, this machine only)")
+    add("--port", type=_port, default=8000, help="HTTP port; 0 selects a free one (default: 8000)")
+    add("--grpc-port", type=_port, help="gRPC port (default: no gRPC)")
+    add("--max-bytes", default="64M", help="maximum size of a request (default: 64M)")
+    add("--max-json", default="16M", help="maximum size of the JSON of a request (default: 16M)")
+    add("--max-head", default="64K", help="maximum size of the header of a request (default: 64K)")
+    told = "maximum number of HTTP connections (default: 1000)"
+    add("--connections", type=count_option, default=1000, help=told)
+    add("--timeout", type=_seconds, default=60.0, help="seconds until an answer must be ready (default: 60)")
+    told = "seconds to receive the header of a request (default: 10)"
+    add("--head-timeout", type=_seconds, default=10.0, help=told)
+    told = "seconds to receive the body of a request (default: 30)"
+    add("--body-timeout", type=_seconds, default=30.0, help=told)
+    told = "seconds of inactivity before a connection is closed (default: 30)"
+    add("--idle-timeout", type=_seconds, default=30.0, help=told)
+    told = "seconds for running requests when the server stops (default: 10)"
+    add("--grace", type=_seconds, default=10.0, help=told)
+    add("--token-file", type=Path, help="file with the token that requests must contain")
+    add("--tls-key", type=Path, help="TLS key file; needs --tls-certificate")
+    add("--tls-certificate", type=Path, help="TLS certificate file; needs --tls-key")
+    add("--control", action="store_true", help="allow clients to load and unload models")
+    told = "send traces to the OpenTelemetry collector at OTEL_EXPORTER_OTLP_ENDPOINT"
+    add("--opentelemetry", action="store_true", help=told)
+    add("--verbose", action="store_true", help="log each request")
 
 
 def _seconds(text: str) -> float:
@@ -111,8 +120,8 @@ def _port(text: str) -> int:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Entry point of `glow-serve`."""
-    arguments = _arguments().parse_args(argv)
-    return guarded(lambda: _run(arguments))
+    a = arguments().parse_args(argv)
+    return guarded(lambda: _run(a))
 
 
 def _run(a: argparse.Namespace) -> int:
@@ -124,7 +133,6 @@ def _run(a: argparse.Namespace) -> int:
     except ImportError as error:
         fail(f"glow-serve needs {error.name}: pip install 'glow-compiler[serve]'")
     import glow_compiler as glow
-    from glow_backends.base import get_backend
     from glow_compiler.api import trusted
     from glow_runtime.serve.repository import ModelRepository, find_models, is_language_model
 
@@ -151,23 +159,33 @@ def _run(a: argparse.Namespace) -> int:
         tracer = opened.enter_context(_telemetry()) if a.opentelemetry else None
         host = opened.enter_context(glow.HostManager(_devices(a), a.max_active, a.max_queue, tracer=tracer))
         models = ModelRepository(host, files, options)
-        models.load_all()
+        with Progress(f"loading {len(files)} models"):
+            models.load_all()
         server = HttpServer(models, limits)
         if texts:
-            from glow_tools.serve_text import TextServer
-
-            backend = get_backend("cpu").in_float(a.exact)
-            loaded = {
-                n: glow.LanguageModel(p, backend=backend, weights=a.weights, capacity=a.capacity)
-                for n, p in texts.items()
-            }
-            batches = {
-                name: opened.enter_context(glow.ContinuousBatching(model, a.texts, a.max_queue))
-                for name, model in loaded.items()
-            }
-            TextServer(server, batches)
+            _serve_texts(a, texts, server, opened)
         asyncio.run(_serve(a, len(files) + len(texts), server, places, signals))
     return 0
+
+
+def _serve_texts(
+    a: argparse.Namespace, texts: Mapping[str, Path], server: HttpServer, opened: contextlib.ExitStack
+) -> None:
+    """Load language models, and let the server continue texts with them."""
+    import glow_compiler as glow
+    from glow_backends.base import get_backend
+    from glow_tools.serve_text import TextServer
+
+    backend = get_backend("cpu").in_float(a.exact)
+    loaded = {
+        n: glow.LanguageModel(p, backend=backend, weights=a.weights, capacity=a.capacity)
+        for n, p in texts.items()
+    }
+    batches = {
+        name: opened.enter_context(glow.ContinuousBatching(model, a.texts, a.max_queue))
+        for name, model in loaded.items()
+    }
+    TextServer(server, batches)
 
 
 @contextlib.contextmanager
@@ -209,7 +227,7 @@ def _devices(a: argparse.Namespace) -> list[Device]:
 def _check_tls(key: Path | None, certificate: Path | None) -> None:
     """GlowError where there is one without the other, or they are no pair."""
     if (key is None) != (certificate is None):
-        raise GlowError("--tls-key and --tls-certificate go together")
+        raise GlowError("--tls-key and --tls-certificate must be used together")
     if key is None or certificate is None:
         return
     import ssl

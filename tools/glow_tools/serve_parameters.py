@@ -100,7 +100,7 @@ def asked_of(call: Mapping[str, Any], subject: str, vocabulary: int) -> Asked:
             raise ProtocolError(f"{name}={shown(value)} is no {_NOTES[name].__name__}", name)
     echo = _truth(given, "echo")
     if echo and subject != "prompt":
-        raise ProtocolError("echo is for completions", "echo")
+        raise ProtocolError("echo is only for completions", "echo")
     counts = [_whole(given, name, 0, 1 << 40) for name in ("max_completion_tokens", "max_tokens")]
     return Asked(
         next((count for count in counts if count is not None), None),
@@ -131,14 +131,14 @@ def _biases(value: object, vocabulary: int) -> dict[int, float]:
     """What is added to the logits of tokens."""
     name = "logit_bias"
     if not isinstance(value, dict):
-        raise ProtocolError(f"{name}={shown(value)} is no object of tokens and numbers", name)
+        raise ProtocolError(f"{name}={shown(value)} is not an object of tokens and numbers", name)
     if len(value) > MOST_BIASES:  # pyright: ignore[reportUnknownArgumentType]
         raise ProtocolError(f"{name}: biases of at most {MOST_BIASES} tokens are allowed", name)
     biases: dict[int, float] = {}
     for token, bias in value.items():  # pyright: ignore[reportUnknownVariableType]
         text = str(token)  # pyright: ignore[reportUnknownArgumentType]
         if not (text.isascii() and text.isdecimal() and len(text) < 20 and int(text) < vocabulary):
-            raise ProtocolError(f"{name}: {shown(text)} is no token from 0 to {vocabulary - 1}", name)
+            raise ProtocolError(f"{name}: {shown(text)} is not a token from 0 to {vocabulary - 1}", name)
         biases[int(text)] = _number(bias, name, -100, 100)
     return biases
 
@@ -146,7 +146,7 @@ def _biases(value: object, vocabulary: int) -> dict[int, float]:
 def _number(value: object, name: str, low: float, high: float) -> float:
     """A number of a range."""
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise ProtocolError(f"{name}={shown(value)} is no number", name)
+        raise ProtocolError(f"{name}={shown(value)} is not a number", name)
     if not (low <= value <= high and math.isfinite(value)):
         raise ProtocolError(f"{name}={shown(value)}: expected a number from {low:g} to {high:g}", name)
     return float(value)
@@ -156,7 +156,7 @@ def _whole(given: Mapping[str, Any], name: str, low: int, high: int) -> int | No
     """A whole number of a range, or None where there is none."""
     value = given.get(name)
     if value is not None and (type(value) is not int or not low <= value <= high):
-        raise ProtocolError(f"{name}={shown(value)}: expected a whole number from {low} to {high}", name)
+        raise ProtocolError(f"{name}={shown(value)}: expected an integer from {low} to {high}", name)
     return value
 
 
@@ -182,7 +182,7 @@ def _usage(value: object) -> bool:
     """Whether a stream ends with an event of the tokens that were used."""
     name = "stream_options"
     if not isinstance(value, dict):
-        raise ProtocolError(f"{name}={shown(value)} is no object", name)
+        raise ProtocolError(f"{name}={shown(value)} is not an object", name)
     options: dict[str, Any] = value  # pyright: ignore[reportUnknownVariableType]
     for key, option in options.items():
         if key not in ("include_usage", "include_obfuscation"):
@@ -218,14 +218,14 @@ def messages_of(value: object) -> list[dict[str, Any]]:
 
 def _message(item: object, where: str) -> dict[str, Any]:
     if not isinstance(item, dict):
-        raise ProtocolError(f"{where}: {shown(item)} is no object", where)
+        raise ProtocolError(f"{where}: {shown(item)} is not an object", where)
     message: dict[str, Any] = {n: v for n, v in item.items() if v is not None}  # pyright: ignore
     if not isinstance(message.get("role"), str):
-        raise ProtocolError(f"{where}: role={shown(message.get('role'))} is no text", f"{where}.role")
+        raise ProtocolError(f"{where}: role={shown(message.get('role'))} is not text", f"{where}.role")
     calls: Any = message.get("tool_calls", [])
     if not isinstance(calls, list) or not all(isinstance(c, dict) for c in calls):  # pyright: ignore
         raise ProtocolError(
-            f"{where}: tool_calls={shown(calls)} is no list of objects", f"{where}.tool_calls"
+            f"{where}: tool_calls={shown(calls)} is not a list of objects", f"{where}.tool_calls"
         )
     content = message.get("content")
     if content is None and message["role"] == "assistant":

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from glow_tools.command_line import Parser
 from glow_tools.common import add_backend, add_shape, command, count_option, fail, guarded
 
 if TYPE_CHECKING:
@@ -24,12 +25,13 @@ EXAMPLES = """\
 OPTIMIZERS = {"sgd": "SGD", "adam": "Adam", "adamw": "AdamW", "rmsprop": "RMSprop", "adagrad": "Adagrad"}
 
 
-def _arguments() -> argparse.ArgumentParser:
+def arguments() -> Parser:
+    """The command line."""
     parser = command(
         "glow-train",
-        "Train a model. Data files are .npz archives with one array an input, under the input's name "
-        "(`x` where the model has one input), and the labels under `--labels`; samples along the "
-        "first axis.",
+        "Train a model. Data files are .npz archives with one array per input, under the input's name "
+        "(`x` if the model has one input), and the labels under the name --labels. The first axis of each "
+        "array is the sample.",
         EXAMPLES,
     )
     add = parser.add_argument
@@ -37,54 +39,42 @@ def _arguments() -> argparse.ArgumentParser:
     add("--data", type=Path, metavar="FILE.npz", help="the samples to train on")
     add("--test", type=Path, metavar="FILE.npz", help="samples to evaluate on after each epoch")
     add("--labels", default="y", help="name of the labels in the files (default: y)")
-    add(
-        "--loss",
-        default="cross_entropy",
-        help="name of the loss (default: cross_entropy); output: the model's output is it",
-    )
-    add("--optimizer", choices=tuple(OPTIMIZERS), default="sgd", help="(default: sgd)")
+    told = "the loss (default: cross_entropy); output: the model's output is the loss"
+    add("--loss", default="cross_entropy", help=told)
+    add("--optimizer", choices=tuple(OPTIMIZERS), default="sgd", help="the optimiser (default: sgd)")
     add("--lr", type=float, default=0.01, help="learning rate (default: 0.01)")
-    add("--momentum", type=float, default=0.0, help="of sgd (default: 0)")
-    add("--weight-decay", type=float, default=0.0, help="(default: 0)")
-    add("--clip-norm", type=float, default=0.0, help="largest norm of the gradients (default: no limit)")
-    add("--schedule", choices=("constant", "cosine"), default="constant", help="of the learning rate")
-    add("--batch", type=count_option, help="samples a step (default: the model's)")
-    add("--epochs", type=count_option, default=1, help="(default: 1)")
-    add("--seed", type=count_option, default=0, help="of the order of samples (default: 0)")
-    add("--trainable", action="append", metavar="NAME", help="weights to train, with * and ?; !NAME: all but")
+    add("--momentum", type=float, default=0.0, help="momentum of sgd (default: 0)")
+    add("--weight-decay", type=float, default=0.0, help="weight decay (default: 0)")
+    add("--clip-norm", type=float, default=0.0, help="maximum norm of the gradients (default: no limit)")
+    told = "schedule of the learning rate (default: constant)"
+    add("--schedule", choices=("constant", "cosine"), default="constant", help=told)
+    add("--batch", type=count_option, help="samples per step (default: the model's batch size)")
+    add("--epochs", type=count_option, default=1, help="number of epochs (default: 1)")
+    add("--seed", type=count_option, default=0, help="seed of the shuffling (default: 0)")
+    told = "train only these weights (with * and ?), or with !NAME all except these"
+    add("--trainable", action="append", metavar="NAME", help=told)
     add_shape(parser)
     add_backend(parser)
     add("--threads", type=count_option, default=1, help="worker threads (default: 1)")
-    add(
-        "--memory-budget",
-        type=count_option,
-        metavar="BYTES",
-        help="of activations; cheap ones are recomputed",
-    )
-    add("--detect-anomaly", action="store_true", help="name the operator where a loss stops being finite")
-    add(
-        "--checkpoint",
-        type=Path,
-        metavar="FILE",
-        help="start from it where it exists; saved after each epoch",
-    )
-    add(
-        "--weights",
-        type=Path,
-        metavar="FILE",
-        help="begin with a safetensors file's, a checkpoint's or other",
-    )
-    add("-o", "--output", type=Path, metavar="FILE", help="write the trained model, .onnx or .mlir")
+    told = "memory for activations; cheap operators are computed again to fit"
+    add("--memory-budget", type=count_option, metavar="BYTES", help=told)
+    told = "if the loss is NaN or infinite, name the first operator that is"
+    add("--detect-anomaly", action="store_true", help=told)
+    told = "continue from this file if it exists; save to it after each epoch"
+    add("--checkpoint", type=Path, metavar="FILE", help=told)
+    told = "start with the weights of a safetensors file, such as a checkpoint"
+    add("--weights", type=Path, metavar="FILE", help=told)
+    add("-o", "--output", type=Path, metavar="FILE", help="write the trained model (.onnx or .mlir)")
     return parser
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Entry point of `glow-train`."""
-    arguments = list(sys.argv[1:] if argv is None else argv)
-    if arguments and arguments[0].endswith(".py"):
-        return guarded(lambda: _script(arguments))
-    parser = _arguments()
-    a = parser.parse_args(arguments)
+    a = list(sys.argv[1:] if argv is None else argv)
+    if a and a[0].endswith(".py"):
+        return guarded(lambda: _script(a))
+    parser = arguments()
+    a = parser.parse_args(a)
     if a.data is None:
         parser.error("--data is required")
     if a.output is not None and a.output.suffix not in (".onnx", ".mlir"):
@@ -104,7 +94,7 @@ def _script(arguments: list[str]) -> None:
 
 def _train(a: argparse.Namespace) -> None:
     import glow_compiler as glow
-    from glow_tools.feeds import load_archive
+    from glow_tools.input_values import load_archive
 
     data = load_archive(a.data)
     labels = own_labels(a, data, a.data)
@@ -166,7 +156,7 @@ def own_labels(a: argparse.Namespace, data: dict[str, np.ndarray], path: Path) -
 def pop_labels(data: dict[str, np.ndarray], labels: str, path: Path) -> np.ndarray:
     """The labels, removed from the data."""
     if labels not in data:
-        fail(f"{path} has no labels '{labels}'; it holds: {', '.join(data)} (see --labels)")
+        fail(f"{path} has no labels '{labels}'; it contains: {', '.join(data)} (see --labels)")
     return data.pop(labels)
 
 
@@ -176,7 +166,7 @@ def chosen(data: Mapping[str, np.ndarray], names: Sequence[str], path: Path) -> 
         return {names[0]: data["x"]}
     missing = [n for n in names if n not in data]
     if missing:
-        fail(f"{path} has no input '{missing[0]}'; it holds: {', '.join(data)}")
+        fail(f"{path} has no input '{missing[0]}'; it contains: {', '.join(data)}")
     return {n: data[n] for n in names}
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from glow_tools.command_line import Parser
 from glow_tools.common import (
     add_shape,
     command,
@@ -14,6 +14,7 @@ from glow_tools.common import (
     read_module,
     write_text,
 )
+from glow_tools.progress import Progress
 
 if TYPE_CHECKING:
     from xdsl.dialects.builtin import ModuleOp
@@ -21,35 +22,36 @@ if TYPE_CHECKING:
 EXAMPLES = """\
   glow-translate model.onnx net.mlir             also writes net.weights.safetensors
   glow-translate model.onnx net.mlir --shape data=8x3x224x224
-  glow-translate net.mlir model.onnx             back again, the weights inside
+  glow-translate net.mlir model.onnx             the other direction; the weights are inside
   glow-translate model.onnx graph.svg            a picture (needs Graphviz); graph.dot: its source
   glow-translate net.mlir - --to dot | dot -Tpdf -o net.pdf
 """
 
 
-def _arguments() -> argparse.ArgumentParser:
+def arguments() -> Parser:
+    """The command line."""
     parser = command(
         "glow-translate",
-        "Translate a model: .onnx or .mlir (with its weights file) to .mlir, .onnx, .dot or .svg. "
-        "Constants above 256 bytes go to NAME.weights.safetensors beside NAME.mlir.",
+        "Convert a model (.onnx, or .mlir with its weights file) to .mlir, .onnx, .dot or .svg. "
+        "Constants of more than 256 bytes are written to NAME.weights.safetensors, next to NAME.mlir.",
         EXAMPLES,
     )
     add = parser.add_argument
-    add("source", help=".onnx or .mlir file; - is IR text on standard input")
+    add("source", help="an .onnx or .mlir file; - is IR on standard input")
     add("target", nargs="?", default="-", help="file to write; - is standard output (the default)")
-    add("-o", "--output", metavar="TARGET", help="the target, in the place of the second file")
-    add("--to", choices=tuple(WRITERS), help="form of the target (default: by its extension)")
+    add("-o", "--output", metavar="TARGET", help="file to write, instead of the second argument")
+    add("--to", choices=tuple(WRITERS), help="output format (default: from the extension)")
     add_shape(parser)
     return parser
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Entry point of `glow-translate`."""
-    parser = _arguments()
+    parser = arguments()
     a = parser.parse_args(argv)
     if a.output is not None:
         if a.target != "-":
-            parser.error("two targets: give the second file or -o")
+            parser.error("two outputs: give either the second file or -o")
         a.target = a.output
     form = a.to or Path(a.target).suffix.removeprefix(".") or "mlir"
     if form in ("mlir", "onnx") and a.target != "-" and Path(a.target).suffix != f".{form}":
@@ -62,9 +64,14 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _translate(source: str, target: str, form: str, shapes: dict[str, tuple[int, ...]]) -> None:
     from glow_tools.context import tool_context
 
-    module = read_module(source, dict(shapes), tool_context())
-    module.verify()
-    WRITERS[form](module, target)
+    with Progress("reading the model") as progress:
+        module = read_module(source, dict(shapes), tool_context())
+        module.verify()
+        if target != "-":
+            progress("writing the model")
+            WRITERS[form](module, target)
+    if target == "-":
+        WRITERS[form](module, target)
 
 
 def _write_model(module: ModuleOp, target: str) -> None:

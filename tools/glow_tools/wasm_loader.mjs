@@ -209,7 +209,7 @@ class Net {
     if (!sizes.length) return tensors.map((t) => t.shape);
     const { buffer } = this.memory;
     const wanted = sizes.map((size) => {
-      if (!Number.isInteger(given[size.name])) throw new TypeError(`size '${size.name}' must be a whole number`);
+      if (!Number.isInteger(given[size.name])) throw new TypeError(`size '${size.name}' must be an integer`);
       return BigInt(given[size.name]);
     });
     new BigInt64Array(buffer, numbers, sizes.length).set(wanted);

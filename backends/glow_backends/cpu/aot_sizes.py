@@ -80,7 +80,7 @@ def most_of(value: int) -> int:
         return value
     high = value.range()[1]
     if high == inf:
-        raise UnsupportedError(f"nothing bounds {value}, which memory is needed for")
+        raise UnsupportedError(f"{value} has no upper bound, so its memory is unknown")
     return int(high)
 
 

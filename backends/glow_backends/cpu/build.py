@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from threading import Lock
@@ -68,6 +68,19 @@ def compiled(
     return program
 
 
+def _stages(report: Report) -> Callable[[str], None]:
+    """Called at the end of each stage with its name: writes the seconds since the stage before."""
+    start = time.perf_counter()
+
+    def stage(name: str) -> None:
+        nonlocal start
+        now = time.perf_counter()
+        report.stages[name] = now - start
+        start = now
+
+    return stage
+
+
 def build(
     module: ModuleOp,
     function: InstrFuncOp,
@@ -81,14 +94,7 @@ def build(
     A program with little to do is for one thread, whatever the target says.
     """
     report = Report()
-    start = time.perf_counter()
-
-    def stage(name: str) -> None:
-        nonlocal start
-        now = time.perf_counter()
-        report.stages[name] = now - start
-        start = now
-
+    stage = _stages(report)
     selection = select(function, target)
     if target.threads > 1 and not worth_sharing(selection, target):
         target = replace(target, threads=1)
@@ -107,27 +113,16 @@ def build(
     stage("generate code")
     weights = code.weights.build()
     stage("pack weights")
-    slots: list[Slot] = []
-    states: dict[str, Array] = {}
-    used = used_symbols(function)
-    declared = {w.target: w.initial() for w in function.weights()}
-    for name, op in placeholders(module).items():
-        kind, dtype = op.kind.data, dtype_of(op.type)
-        role = kind if kind != "output" or name in used else "unused"
-        slots.append(Slot(name, public_name(op), role, shape_of(op.type), dtype.name))
-        if kind in STATES and not is_open(shape_of(op.type)):
-            first = array_of(op.init, typed(op.type)) if op.init is not None else declared.get(name)
-            states[name] = np.zeros(shape_of(op.type), dtype) if first is None else first
-    open_sizes = selection.numbers
-    if open_sizes is not None:
+    slots, states = _slots(module, function)
+    if selection.numbers is not None:
         slots.append(Slot(NUMBERS, NUMBERS, "numbers", (), "int64"))
-        open_sizes.conditions = list(conditions_of(slots).met)
+        selection.numbers.conditions = list(conditions_of(slots).met)
         if selection.host_steps:
             raise OpenSizes("an instruction without a kernel runs on the host")
-    report.weight_bytes = weights.nbytes
-    report.arena_bytes = selection.arena_bytes
-    report.notes["host instructions"] = len(selection.host_steps)
-    report.notes["threads"] = target.threads
+    report.weight_bytes, report.arena_bytes = weights.nbytes, selection.arena_bytes
+    report.notes |= {"host instructions": len(selection.host_steps), "threads": target.threads}
+    if target.precision != "float32":
+        report.notes["precision"] = precision_note(selection, target)
     bundle = Bundle(
         slots,
         objects_in_order,
@@ -141,10 +136,26 @@ def build(
         code.weights.shared,
         code.weights.places,
         code.faults,
-        open_sizes,
+        selection.numbers,
         source,
     )
     return bundle, selection
+
+
+def _slots(module: ModuleOp, function: InstrFuncOp) -> tuple[list[Slot], dict[str, Array]]:
+    """What a call of the program takes and gives, and the first values of states."""
+    slots: list[Slot] = []
+    states: dict[str, Array] = {}
+    used = used_symbols(function)
+    declared = {w.target: w.initial() for w in function.weights()}
+    for name, op in placeholders(module).items():
+        kind, dtype = op.kind.data, dtype_of(op.type)
+        role = kind if kind != "output" or name in used else "unused"
+        slots.append(Slot(name, public_name(op), role, shape_of(op.type), dtype.name))
+        if kind in STATES and not is_open(shape_of(op.type)):
+            first = array_of(op.init, typed(op.type)) if op.init is not None else declared.get(name)
+            states[name] = np.zeros(shape_of(op.type), dtype) if first is None else first
+    return slots, states
 
 
 def _source_of(function: InstrFuncOp, selection: Selection, debug: DebugInfo) -> Source | None:
@@ -234,3 +245,17 @@ def program_text(program: ModuleOp, target: CpuTarget, source: Source | None = N
 
         return described(module, source)
     return str(module)
+
+
+def precision_note(selection: Selection, target: CpuTarget) -> str:
+    """Which layers compute products of float32 with rounded factors, by the instruction that they run on."""
+    units: dict[str, list[str]] = {}
+    for call in selection.calls:
+        if call.describe is None:
+            continue
+        kernel = call.describe(call.spec, target, call.label)
+        schedule = kernel.schedule
+        if schedule is not None and schedule.data.unit.b == "bf16":
+            units.setdefault(schedule.data.instruction, []).append(call.label)
+    told = [f"{len(labels)} products by {unit}" for unit, labels in units.items()]
+    return f"{target.precision}: {', '.join(told) or 'no products'}; the others are float32"

@@ -92,7 +92,7 @@ def _is_ours(base: Path) -> bool:
     shared = status.st_mode & _OTHERS or (status.st_mode & _GROUP and status.st_gid != status.st_uid)
     if status.st_uid in (_user(), 0) and not shared:
         return True
-    LOG.warning("%s is not used: others can write to it, and a cache holds machine code", base)
+    LOG.warning("%s is not used: other users can write to it, and a cache contains machine code", base)
     return False
 
 

@@ -138,7 +138,7 @@ def file_block(path: Path, size: int) -> Array:
     block = work_memory(size)
     with path.open("rb") as file:
         if file.readinto(block.data) != size:
-            raise ValueError(f"{path} was cut short while it was read")
+            raise ValueError(f"{path} was truncated while it was read")
     return block
 
 

@@ -77,7 +77,9 @@ def _beside_whole_files(enter: Callable[[Any], None], bundle: Bundle) -> Callabl
 
 def _refused(lacking: Sequence[str]) -> None:
     """Stands for a program that this machine cannot run; it can be saved for one that can."""
-    raise UnsupportedError(f"the program is for processors with {', '.join(lacking)}, which this one has not")
+    raise UnsupportedError(
+        f"the program is for processors with {', '.join(lacking)}, which this one does not have"
+    )
 
 
 class RunMemory:

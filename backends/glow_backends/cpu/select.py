@@ -154,7 +154,9 @@ def _turn_of(op: TurnsOp) -> InstrFuncOp:
 def _select(function: InstrFuncOp, context: CallContext, selection: Selection) -> None:
     selection.arena_bytes = rounded(function.arena.value.data if function.arena else 0)
     if function.memories is not None:
-        raise CompileError("cpu: there is the main memory alone (glow-one-memory joins those of a device)")
+        raise CompileError(
+            "cpu: there is only the main memory (glow-one-memory merges the memories of a device)"
+        )
     gaps = False
     for op in function.block.ops:
         if isinstance(op, ViewOp):

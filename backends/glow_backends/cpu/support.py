@@ -83,11 +83,11 @@ def barrier_text(target: CpuTarget) -> str:
     declared = "declare void @llvm.x86.sse2.pause()" if x86 else ""
     hosted = any(system in target.triple for system in ("linux", "apple", "darwin", "wasm"))
     tickets = (TICKETS + TICKET_BYTES * worker for worker in range(target.threads))
-    reset = "\n".join(
-        f"  %t{at} = getelementptr i8, ptr %count, i64 {at}\n"
-        f"  store atomic i64 0, ptr %t{at} monotonic, align 8"
-        for at in tickets
+    yields = "%ignored = call i32 @sched_yield()" if hosted else ""
+    cleared = (
+        "  %t{0} = getelementptr i8, ptr %count, i64 {0}\n  store atomic i64 0, ptr %t{0} monotonic, align 8"
     )
+    reset = "\n".join(cleared.format(at) for at in tickets)
     return f"""
 target triple = "{target.triple}"
 
@@ -122,7 +122,7 @@ look:
 again:
   br label %wait
 yield:
-  {"%ignored = call i32 @sched_yield()" if hosted else ""}
+  {yields}
   br label %wait
 done:
   ret void
@@ -137,8 +137,6 @@ def _gate_text(target: CpuTarget) -> str:
 
     A worker says that it sleeps, then looks once more; who takes the mark back is the one to act on it.
     """
-    x86 = "x86" in target.triple
-    pause = "call void @llvm.x86.sse2.pause()" if x86 else ""
     return f"""
 define i64 @{POST}(ptr %gate, ptr %frames) {{
 entry:
@@ -167,7 +165,27 @@ entry:
   %far = mul i64 %worker, {GATE_LINE}
   %mark = getelementptr i8, ptr %gate, i64 %far
   br label %wait
-wait:
+{_waiting_text(target)}
+ready:
+  %run = load atomic i64, ptr %gate seq_cst, align 8
+  %frames = load ptr, ptr %frames.at
+  %none = icmp eq ptr %frames, null
+  br i1 %none, label %end, label %work
+work:
+  %frame.at = getelementptr ptr, ptr %frames, i64 %worker
+  %frame = load ptr, ptr %frame.at
+  call void @{ENTER}(ptr %frame)
+  br label %wait
+end:
+  ret i64 -1
+}}
+"""
+
+
+def _waiting_text(target: CpuTarget) -> str:
+    """The blocks of `glow_serve` in which a worker looks for a run, yields and sleeps."""
+    pause = "call void @llvm.x86.sse2.pause()" if "x86" in target.triple else ""
+    return f"""wait:
   %seen = phi i64 [ %start, %entry ], [ %seen, %look ], [ %seen, %yield ], [ %run, %work ]
   %looks = phi i64 [ 0, %entry ], [ %looked, %look ], [ 0, %yield ], [ 0, %work ]
   %yields = phi i64 [ 0, %entry ], [ %yields, %look ], [ %yielded, %yield ], [ 0, %work ]
@@ -194,18 +212,4 @@ take:
   %awake = icmp eq i64 %mine, 1
   br i1 %awake, label %ready, label %leave
 leave:
-  ret i64 %seen
-ready:
-  %run = load atomic i64, ptr %gate seq_cst, align 8
-  %frames = load ptr, ptr %frames.at
-  %none = icmp eq ptr %frames, null
-  br i1 %none, label %end, label %work
-work:
-  %frame.at = getelementptr ptr, ptr %frames, i64 %worker
-  %frame = load ptr, ptr %frame.at
-  call void @{ENTER}(ptr %frame)
-  br label %wait
-end:
-  ret i64 -1
-}}
-"""
+  ret i64 %seen"""

@@ -352,7 +352,7 @@ class ConvertGlowInstrToLLVMPass(InstructionPass):
         kernels: set[str] = set()
         for function in tuple(instr_functions(op)):
             if any(isinstance(a, AllocOp) and a.offset is None for a in function.walk()):
-                raise PassFailedException(f"{self.name}: buffers have no places; run glow-plan-memory first")
+                raise PassFailedException(f"{self.name}: buffers have no offsets; run glow-plan-memory first")
             selection = select(function, target)
             code = convert(op, function, selection, target)
             for function_op in tuple(code.module.body.block.ops):

@@ -166,7 +166,7 @@ class Arenas(Separate):
     def begin(self, op: AllocOp) -> Array:
         """The poisoned place of a buffer in its arena."""
         if op.offset is None:
-            raise CompileError("the interpreter runs plans: give buffers their places with glow-plan-memory")
+            raise CompileError("the interpreter needs planned memory: run glow-plan-memory first")
         start, size = op.offset.value.data, bytes_of(op.result.type)
         arena = self.arenas[space_of(op.result)]
         if start < 0 or start + size > arena.size:

@@ -171,6 +171,18 @@ Operand = Like | Sequence[Like] | None
 """An operand group: None where it may be absent, a sequence where there are many."""
 
 
+def _check_operands(kind: type[GraphOp], operands: Sequence[Operand]) -> None:
+    """ShapeError where operands are missing, or more than an operator has."""
+    groups = kind.operand_groups()
+    given = [*operands, *[None] * (len(groups) - len(operands))]
+    absent = [o is None or isinstance(o, list | tuple) and not o for o in given]
+    needed = [free or not absent[i] for i, (_, free) in enumerate(groups)]
+    if len(given) > len(groups) or not all(needed):
+        names = ", ".join(f"{name} (or None)" if free else name for name, free in groups) or "none"
+        count = len(given) - sum(absent)
+        raise ShapeError(f"{kind.name}: the operands are {names}; {count} of {len(groups)} were given")
+
+
 class Operators:
     """Insertion of operators: each is a method, declared below where it takes more than operands."""
 
@@ -244,6 +256,7 @@ class Operators:
         **properties: Any,
     ) -> list[Value]:
         """Insert one operator and return its results; ShapeError where its operands do not fit."""
+        _check_operands(kind, operands)
         first = next((o for o in operands if isinstance(o, Value)), None)
         converted: list[Any] = []
         for operand in operands:

@@ -37,10 +37,21 @@ __all__ = ["GraphBuilder", "Value"]
 
 
 class GraphBuilder(Math, Shapes, Networks):
-    """Builds the function `name` of a new module; `module` is valid after every call.
+    """Builds a graph in Python.
 
-    Operators take values, arrays and numbers, check their operands at once (ShapeError) and return
-    values. Every operator is a method: operands in order, properties by name; `insert` takes any card.
+    Every operator is a method: operands in order, properties by name. Operators accept values, arrays and
+    numbers. They check their operands immediately. `module` is valid after every call.
+
+    Args:
+        name: The name of the function.
+
+    Examples:
+        >>> g = glow.GraphBuilder()
+        >>> x = g.placeholder("x", (1, 4))
+        >>> w = g.constant(np.ones((4, 2), np.float32), "w")
+        >>> g.save(g.relu(g.matmul(x, w) - 3.0), "y")
+        >>> glow.compile(g).run({"x": np.ones((1, 4), np.float32)})["y"].tolist()
+        [[1.0, 1.0]]
     """
 
     def __init__(self, name: str = "main") -> None:
@@ -53,11 +64,24 @@ class GraphBuilder(Math, Shapes, Networks):
         return f"GraphBuilder(@{self.function.sym_name.data}: {counts})"
 
     def size(self, name: str, least: int = 0, most: int | None = None, multiple_of: int = 1) -> Extent:
-        """A size that may differ from call to call, for shapes of placeholders and arithmetic with them.
+        """Declare a dynamic size, for shapes of placeholders and for arithmetic with them.
 
-        n = g.size("n", 1, 512, multiple_of=8); x = g.placeholder("x", (n, 2 * n + 1))
+        Args:
+            name: The name of the size.
+            least: The smallest allowed value.
+            most: The largest allowed value; None means no limit.
+            multiple_of: The value must be a multiple of this.
 
-        ShapeError where no number meets the limits, and for a name that has a size already.
+        Returns:
+            The size; Python's arithmetic works on it.
+
+        Raises:
+            ShapeError: No number satisfies the limits, or the name is already a size.
+
+        Examples:
+            >>> g = glow.GraphBuilder()
+            >>> n = g.size("n", 1, 512, multiple_of=8)
+            >>> g.save(g.reshape(g.placeholder("x", (n, 2)), (2 * n,)), "y")
         """
         made = self.symbols.declare(name, least, inf if most is None else most, multiple_of)
         self.making.declare_sizes()
@@ -66,10 +90,24 @@ class GraphBuilder(Math, Shapes, Networks):
     def placeholder(
         self, name: str, shape: Sequence[int | str], dtype: DTypeLike = np.float32, kind: str = "input"
     ) -> Value:
-        """A tensor bound at run time: an "input", or a "state" or "trainable" that keeps its values.
+        """A tensor that gets its value at run time.
 
-        Dimensions of inputs may be names, or text such as "2*n+1": sizes that differ from call to call.
-        ShapeError for other sizes, GlowError for a name that is taken or another kind.
+        Args:
+            name: Its name.
+            shape: Sizes. A name, or an expression such as "2*n+1", is a dynamic size.
+            dtype: The element type.
+            kind: "input", or "state" or "trainable" for a tensor that keeps its value from call to call.
+
+        Returns:
+            The value.
+
+        Raises:
+            ShapeError: A size is wrong.
+            GlowError: The name is already used, or the kind is unknown.
+
+        Examples:
+            >>> g = glow.GraphBuilder()
+            >>> x = g.placeholder("x", ("batch", 8))
         """
         if kind not in KINDS or kind == "output":
             raise GlowError(f"placeholder '{name}': kind '{kind}' is not input, state or trainable")
@@ -92,9 +130,22 @@ class GraphBuilder(Math, Shapes, Networks):
         return made  # pyright: ignore[reportReturnType] # NumPy's numbers are made Python's by `tensor`
 
     def constant(self, array: Array | Sequence[float] | float, name: str | None = None) -> Value:
-        """A tensor known at compile time; float64 lists become float32, arrays keep their type.
+        """A tensor that is known at compile time.
 
-        GlowError for a name that is taken, UnsupportedError for elements that are no numbers.
+        Args:
+            array: Its value. Lists of floats become float32; arrays keep their type.
+            name: A name; by default one is made up.
+
+        Returns:
+            The value.
+
+        Raises:
+            GlowError: The name is already used.
+            UnsupportedError: The elements are not numbers.
+
+        Examples:
+            >>> g = glow.GraphBuilder()
+            >>> w = g.constant([[1.0, 2.0]], "w")
         """
         values = as_plain("a constant", array)
         if not isinstance(array, np.ndarray | np.generic) and values.dtype == np.float64:
@@ -113,13 +164,38 @@ class GraphBuilder(Math, Shapes, Networks):
         return self._port(name, tensor(values.shape, values.dtype), "trainable", values)
 
     def save(self, value: Like, name: str = "output") -> None:
-        """Make a value the output `name`; GlowError for a name that is taken."""
+        """Make a value an output.
+
+        Args:
+            value: The value.
+            name: The name of the output.
+
+        Raises:
+            GlowError: The name is already used.
+
+        Examples:
+            >>> g = glow.GraphBuilder()
+            >>> g.save(g.placeholder("x", (2,)) + 1.0, "y")
+        """
         saved = self.value(value)
         target = self.making.port(name, saved.type, "output", symbol=self._symbol(name))
         self.builder.insert(SaveOp.of(saved.ssa, target))
 
     def update(self, state: Value, value: Like) -> None:
-        """Let a state have another value after the call; GlowError for what is no state or trainable."""
+        """Give a state its value for the next call.
+
+        Args:
+            state: A placeholder of kind "state" or "trainable".
+            value: The next value.
+
+        Raises:
+            GlowError: The first argument is not a state or trainable.
+
+        Examples:
+            >>> g = glow.GraphBuilder()
+            >>> count = g.placeholder("count", (1,), kind="state")
+            >>> g.update(count, count + 1.0)
+        """
         owner = state.ssa.owner
         target = owner.target() if isinstance(owner, GetOp) else None
         if not isinstance(target, PlaceholderOp) or target.kind.data not in ("state", "trainable"):
@@ -153,8 +229,9 @@ class GraphBuilder(Math, Shapes, Networks):
         if flags != 1 and batches and shape not in batches:
             found = ", ".join(str(size[0]) for size in sorted(batches) if size)
             raise ShapeError(
-                f"predicated: {predicate.type} has one flag for each of {flags} samples, the operators "
-                f"inside have first dimensions of {found}; give one flag a sample, or a single boolean"
+                f"predicated: {predicate.type} has one flag for each of {flags} samples, but the first "
+                f"dimensions of the operators inside are {found}; give one flag per sample, or a single "
+                "boolean"
             )
 
     def _port(self, name: str, kind: Tensor, role: str, first: Array | None = None) -> Value:

@@ -58,7 +58,7 @@ def _mean(n: Node, total: Value, lengths: Value) -> Value:
 def fused_rows(array: Array) -> Array:
     """Rows of bytes with a float scale and a float bias behind them, as numbers."""
     if array.dtype != np.uint8 or array.ndim != 2 or array.shape[1] <= 8:
-        raise RuleError(f"{array.dtype}{list(array.shape)} holds no fused rows")
+        raise RuleError(f"{array.dtype}{list(array.shape)} contains no fused rows")
     tail = np.ascontiguousarray(array[:, -8:]).view(np.float32)
     return array[:, :-8].astype(np.float32) * tail[:, :1] + tail[:, 1:]
 

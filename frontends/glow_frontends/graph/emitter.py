@@ -280,7 +280,7 @@ class Emitter(Making):
             return tuple(sizes.reshape(-1))
         known = self.known(value, what)
         if known.dtype.kind not in "iub" and not (known.dtype.kind == "f" and np.isfinite(known).all()):
-            raise RuleError(f"{what} is not whole numbers")
+            raise RuleError(f"{what} is not integers")
         return tuple(int(v) for v in known.reshape(-1))
 
     def scalar(self, value: Value, what: str) -> Array:

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from glow_dialects.core.errors import GlowError
+from glow_dialects.core.files import unreadable
 from glow_dialects.core.types import Array
 from glow_frontends.language.settings import Settings
 
@@ -46,7 +47,7 @@ class GgufFile(Settings):
         try:
             self._bytes = np.memmap(self.path, np.uint8, "r")
         except OSError as error:
-            raise GlowError(f"{self.path}: {error.strerror or error}") from None
+            raise unreadable(self.path, error) from None
         except ValueError:
             raise GlowError(f"{self.path}: the file is empty") from None
         _Reader(self, self._bytes).read()
@@ -57,7 +58,7 @@ class GgufFile(Settings):
         if start + size > len(self._bytes):
             whole = len(self._bytes)
             raise GlowError(
-                f"{self.path}: the file is cut off: '{name}' ends at byte {start + size} of {whole}"
+                f"{self.path}: the file is truncated: '{name}' ends at byte {start + size} of {whole}"
             )
         return self._bytes[start : start + size]
 
@@ -104,7 +105,9 @@ class _Reader:
     def _take(self, size: int) -> bytes:
         end = self.at + size
         if end > len(self.data):
-            raise GlowError(f"{self.file.path}: the file is cut off at byte {len(self.data)}, in its head")
+            raise GlowError(
+                f"{self.file.path}: the file is truncated at byte {len(self.data)}, in its header"
+            )
         taken = bytes(self.data[self.at : end])
         self.at = end
         return taken

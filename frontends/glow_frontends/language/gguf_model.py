@@ -129,7 +129,9 @@ def read_gguf(path: Path) -> LanguageFiles:
     file = GgufFile(path)
     if file.kind not in ARCHITECTURES:
         known = ", ".join(ARCHITECTURES)
-        raise UnsupportedError(f"{path}: the architecture '{file.kind}' is not known; there are: {known}")
+        raise UnsupportedError(
+            f"{path}: the architecture '{file.kind}' is not supported; supported are: {known}"
+        )
     for name in file.entries:
         GgufTensor(file, name).check()
     with file.guarded():

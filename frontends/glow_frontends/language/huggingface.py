@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from glow_dialects.core.errors import GlowError, UnsupportedError
+from glow_dialects.core.files import unreadable
 from glow_frontends.language.blocks import Blocks, of_latents, stacked
 from glow_frontends.language.decoder import Decoder, LanguageFiles, Weight, check_all_known, unread
 from glow_frontends.language.huggingface_config import Config, decoder_of
@@ -48,8 +49,8 @@ def _read(folder: Path, whole: Mapping[str, Any], config: Config) -> LanguageFil
         raise UnsupportedError(f"{folder}: whisper writes down sounds; glow.SpeechModel reads it")
     if kind not in NAMES:
         known = ", ".join(NAMES)
-        lacking = f"the architecture '{kind}' is not known{missing(kind)}"
-        raise UnsupportedError(f"{folder}: {lacking}; there are: {known}")
+        lacking = f"the architecture '{kind}' is not supported{missing(kind)}"
+        raise UnsupportedError(f"{folder}: {lacking}; supported are: {known}")
     decoder = decoder_of(config)
     label, quantised = config.label("quantization_config"), config.get("quantization_config")
     if quantised is None:
@@ -90,11 +91,11 @@ def read_json(file: Path) -> dict[str, Any]:
     try:
         made = json.loads(file.read_text(encoding="utf-8"))
     except OSError as error:
-        raise GlowError(f"{file}: {error.strerror or error}") from None
+        raise unreadable(file, error) from None
     except (ValueError, RecursionError, MemoryError) as error:
         raise GlowError(f"{file}: this is not JSON: {error}") from None
     if not isinstance(made, dict):
-        raise GlowError(f"{file}: this is no table of settings")
+        raise GlowError(f"{file}: this is not a table of settings")
     return made
 
 
@@ -113,7 +114,7 @@ def _text_of(file: Path) -> str:
     try:
         return file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise GlowError(f"{file}: this is no text: {error}") from None
+        raise GlowError(f"{file}: this is not text: {error}") from None
 
 
 def _template(folder: Path, texts: Mapping[str, Any]) -> str | None:
@@ -123,7 +124,7 @@ def _template(folder: Path, texts: Mapping[str, Any]) -> str | None:
         named = {t.get("name"): t.get("template") for t in found if isinstance(t, dict)}  # pyright: ignore
         found = named.get("default")
     if found is not None and not isinstance(found, str):
-        raise GlowError(f"{folder / 'tokenizer_config.json'}: 'chat_template' is no text")
+        raise GlowError(f"{folder / 'tokenizer_config.json'}: 'chat_template' is not text")
     return found
 
 
@@ -136,7 +137,7 @@ def _weights(
     lists, first = f"{names.prefix}{names.layers}", decoder.layers
     ahead = tuple(f"{lists}.{first + i}." for i in range(int(config.number("num_nextn_predict_layers", 0))))
     left = {n for n in tensors if not n.endswith((*_TABLES,)) and n.rpartition(".")[2] not in _PACKED}
-    left = {n for n in left if not n.startswith(ahead)} if ahead else left
+    left = {n for n in left if not n.startswith(ahead)}  # by none of no beginnings
 
     def add(ours: str, theirs: str) -> None:
         for own, endings in ((ours, (".weight", "")), (f"{ours}.bias", (".bias", "_bias"))):
@@ -157,19 +158,29 @@ def _weights(
                 continue
             for layer in range(decoder.layers):
                 add(f"{layer}.{ours}", f"{lists}.{layer}.{one}")
-    for theirs, fused in names.fused.items():
+    for theirs in names.fused:
         for layer in range(decoder.layers):
-            for behind, endings in (("", (".weight", "")), (".bias", (".bias", "_bias"))):
-                for name in (f"{lists}.{layer}.{theirs}{ending}" for ending in endings):
-                    if tensor := tensors.get(name):
-                        left.discard(name)
-                        for part in fused.parts:
-                            own = f"{layer}.{part}{behind}"
-                            found[own] = _Part(tensor, part, fused, names, decoder, bool(behind))
+            found |= _parts(names, theirs, layer, decoder, tensors, left)
     left |= {theirs_of.get(own, own) for own in unread(found, decoder.router)}
     check_all_known(left, config.file.parent, kind)
-    if config.get("tie_word_embeddings", names.tied):
-        found.pop("head", None)
+    tied = config.get("tie_word_embeddings", names.tied)
+    return {n: w for n, w in found.items() if n != "head" or not tied}
+
+
+def _parts(
+    names: Names, theirs: str, layer: int, decoder: Decoder, tensors: Tensors, left: set[str]
+) -> dict[str, Callable[[], Weight]]:
+    """The weights of a layer that are stored as one; what is found is taken from `left`."""
+    found: dict[str, Callable[[], Weight]] = {}
+    fused = names.fused[theirs]
+    for behind, endings in (("", (".weight", "")), (".bias", (".bias", "_bias"))):
+        for name in (f"{names.prefix}{names.layers}.{layer}.{theirs}{ending}" for ending in endings):
+            if tensor := tensors.get(name):
+                left.discard(name)
+                for part in fused.parts:
+                    found[f"{layer}.{part}{behind}"] = _Part(
+                        tensor, part, fused, names, decoder, bool(behind)
+                    )
     return found
 
 

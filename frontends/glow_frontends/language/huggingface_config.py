@@ -416,7 +416,8 @@ def _granite_hybrid(c: Config, d: Decoder) -> Decoder:
     kinds = c.get("layer_types", c.get("layers_block_type"))
     if kinds is None or not {*kinds} <= {"attention", "full_attention"} or c.get("num_local_experts", 0):
         raise UnsupportedError(
-            f"{c.file}: layers that are not attention (Mamba), or have experts beside it, are not known"
+            f"{c.file}: layers other than attention (Mamba), or with experts "
+            "in parallel to attention, are not supported"
         )
     rope = d.rope if c.get("position_embedding_type") == "rope" else None
     return replace(_granite(c, d), rope=rope)

@@ -276,12 +276,12 @@ NAMES: dict[str, Names] = {
 }
 
 MISSING = {
-    "layers that keep a state in place of keys and values (Mamba, RWKV, linear attention)": (
+    "layers that keep a state instead of keys and values (Mamba, RWKV, linear attention)": (
         *("bailing_hybrid", "bamba", "falcon_h1", "falcon_mamba", "jamba", "kimi_linear", "mamba", "mamba2"),
         *("minimax", "nemotron_h", "olmo_hybrid", "qwen3_5", "qwen3_5_moe", "qwen3_5_moe_text"),
         *("qwen3_5_text", "qwen3_next", "recurrent_gemma", "rwkv", "xlstm", "zamba", "zamba2"),
     ),
-    "short convolutions in place of attention": ("lfm2", "lfm2_moe", "lfm3"),
+    "short convolutions instead of attention": ("lfm2", "lfm2_moe", "lfm3"),
     "attention with linear biases (ALiBi)": ("bloom", "mpt"),
     "attention within chunks": ("llama4", "llama4_text"),
     "embeddings of each layer, and layers that share keys and values": (

@@ -39,20 +39,21 @@ def save_folder(files: LanguageFiles, target: Path) -> None:
     if config != whole:
         tensors = text_tensors(tensors)
     if config.get("quantization_config"):
-        raise GlowError(f"{source}: its weights have few bits already; copy the folder")
+        raise GlowError(f"{source}: its weights are quantised already; copy the folder")
     kept: dict[str, Array] = dict.fromkeys(tensors, np.empty(0))
     packed: list[Blocks] = []
     for theirs, fused, parts in _matrices(str(config["model_type"]), files, tensors):
         blocks = [p for p in parts if isinstance(p, Blocks)]
         if blocks and fused is not None and fused.order == LATENT:
             raise UnsupportedError(
-                f"{source}: '{theirs}' makes keys and values of latents, by codes that do not lie in its rows"
+                f"{source}: '{theirs}' projects latents to keys and values, "
+                "and its quantised rows cannot be split"
             )
         if len(blocks) != len(parts):
             continue
         if blocks[0].codes.ndim > 2:
             raise UnsupportedError(
-                f"{source}: GPTQ has matrices, and '{theirs}' are those of all experts in one"
+                f"{source}: GPTQ needs one matrix per weight, and '{theirs}' contains all experts"
             )
         kept.pop(f"{theirs}.weight", None)
         kept |= {
@@ -60,7 +61,7 @@ def save_folder(files: LanguageFiles, target: Path) -> None:
         }
         packed += blocks
     if not packed:
-        raise GlowError(f"{source}: no weights have few bits; load it with weights='int4' or 'int8'")
+        raise GlowError(f"{source}: no weights are quantised; load it with weights='int4' or 'int8'")
     kept |= {name: tensors[name]() for name in kept if name in tensors}
     config["quantization_config"] = _settings(packed[0])
     if "lm_head.qweight" in kept:

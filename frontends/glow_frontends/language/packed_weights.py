@@ -84,12 +84,13 @@ def with_packed(
     known = _LAYOUTS.get(method)
     if known is None:
         raise UnsupportedError(
-            f"{place}: weights quantised by '{method}' are not known; there are: {', '.join(_LAYOUTS)}"
+            f"{place}: weights quantised by '{method}' are not supported; "
+            f"supported are: {', '.join(_LAYOUTS)}"
         )
     layout = _layout(method, settings, known[0])
     if layout not in known:
         raise UnsupportedError(
-            f"{place}: the layout '{layout}' of {method} is not known; there are: {', '.join(known)}"
+            f"{place}: the layout '{layout}' of {method} is not supported; supported are: {', '.join(known)}"
         )
     _check_turns(settings, place)
     if layout in ("nf4", "fp4"):
@@ -128,7 +129,7 @@ def _check_turns(settings: Mapping[str, Any], place: str) -> None:
         turned = next((p for p in places if not p.startswith("weight")), turned)
     if turned:
         raise UnsupportedError(
-            f"{place}: its activations are to be turned ('{turned}'), which is not known; quantise the model "
+            f"{place}: it needs rotated activations ('{turned}'), which is not supported; quantise the model "
             "without rotation"
         )
 
@@ -171,7 +172,7 @@ class _Packed:
         if not fits or not block or groups != -(-inputs // block):
             raise GlowError(
                 f"{self.place}: '{self.base}': codes {found.codes.shape}, points {found.points.shape} and "
-                f"scales {found.scales.shape} do not fit together"
+                f"scales {found.scales.shape} do not match"
             )
         order = None if index is None else self._order(index, block)
         codes = found.codes if order is None else found.codes[:, order]
@@ -248,8 +249,7 @@ class _Packed:
         scales, shifts = (self._floats(n)[:groups].astype(np.float32).T for n in ("scales", named))
         if scales.shape != shifts.shape:
             raise GlowError(
-                f"{self.place}: '{self.base}': scales {scales.shape} and {named} {shifts.shape} do not fit "
-                "together"
+                f"{self.place}: '{self.base}': scales {scales.shape} and {named} {shifts.shape} do not match"
             )
         return _Codes(4, in_fours(words), -shifts / np.where(scales == 0, 1, scales), scales)
 
@@ -295,8 +295,8 @@ class _Packed:
         if not fitting or len(likely) > 1:
             bits = " or ".join(map(str, likely or ["1 to 8"]))
             raise UnsupportedError(
-                f"{self.place}: '{self.base}': {codes} codes in {words} words of 32 bits are no codes of "
-                f"{bits} bits that can be told from others"
+                f"{self.place}: '{self.base}': {codes} codes in {words} words of 32 bits cannot be "
+                f"recognised as codes of {bits} bits"
             )
         return (likely or fitting)[0]
 
@@ -325,7 +325,7 @@ class _Packed:
 
     def _wrong(self, ending: str, part: Array) -> GlowError:
         kind = f"{part.dtype} {list(part.shape)}"
-        return GlowError(f"{self.place}: '{self.base}.{ending}' is {kind}, no matrix of such parts")
+        return GlowError(f"{self.place}: '{self.base}.{ending}' is {kind}, not such a matrix")
 
     @property
     def _size(self) -> int:
@@ -339,7 +339,7 @@ class _Packed:
     def _groups(self, inputs: int) -> int:
         """How many groups there are by the settings, where parts have more."""
         if not self._size:
-            raise GlowError(f"{self.place}: its settings say no 'group_size', which '{self.layout}' needs")
+            raise GlowError(f"{self.place}: its settings have no 'group_size', which '{self.layout}' needs")
         return -(-inputs // self._block(inputs, 1))
 
     def _index(self, inputs: int) -> Array | None:
@@ -357,7 +357,9 @@ class _Packed:
         """The inputs group by group, where they were taken in another order than they have."""
         inputs = np.arange(len(index))
         if not np.array_equal(np.sort(index), inputs // block):
-            raise GlowError(f"{self.place}: '{self.base}': its index does not give each group {block} inputs")
+            raise GlowError(
+                f"{self.place}: '{self.base}': its index does not assign {block} inputs to each group"
+            )
         order = np.argsort(index, kind="stable").astype(np.int32)
         return None if np.array_equal(order, inputs) else order
 
@@ -391,8 +393,8 @@ def quantization_of(settings: Any, place: str) -> Mapping[str, Any]:
     if settings is None:
         return {}
     if not isinstance(settings, dict) or not float_like(settings.get("group_size") or 0):
-        raise GlowError(f"{place} is no table of settings with a number of inputs in a group")
+        raise GlowError(f"{place} is not a table of settings with a group size")
     for name in ("config_groups", "meta", "transform_config"):
         if not isinstance(settings.get(name) or {}, dict):
-            raise GlowError(f"{place}: '{name}' is no table of settings")
+            raise GlowError(f"{place}: '{name}' is not a table of settings")
     return settings

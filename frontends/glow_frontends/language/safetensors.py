@@ -12,6 +12,7 @@ import numpy as np
 
 from glow_dialects.core.element_types import by
 from glow_dialects.core.errors import GlowError
+from glow_dialects.core.files import unreadable
 from glow_dialects.core.types import Array
 
 _MOST_AXES = 32
@@ -45,14 +46,14 @@ def tensors_of(file: Path) -> dict[str, Stored]:
         with file.open("rb") as source:
             start = 8 + int.from_bytes(source.read(8), "little")
             if size < 8 or start > size:
-                raise GlowError(f"{file}: the file is cut off: {size} bytes, {start} of them its table")
+                raise GlowError(f"{file}: the file is truncated: {size} bytes, {start} of them its table")
             table: dict[str, dict[str, Any]] = json.loads(source.read(start - 8))
     except OSError as error:
-        raise GlowError(f"{file}: {error.strerror or error}") from None
+        raise unreadable(file, error) from None
     except (ValueError, RecursionError, MemoryError):
-        raise GlowError(f"{file}: this is no safetensors file: its table cannot be read") from None
+        raise GlowError(f"{file}: this is not a safetensors file: its table cannot be read") from None
     if not isinstance(table, dict):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise GlowError(f"{file}: this is no safetensors file: its table is none")
+        raise GlowError(f"{file}: this is not a safetensors file: it has no valid table")
     found: dict[str, Stored] = {}
     for name, entry in table.items():
         if name != "__metadata__":
@@ -80,7 +81,7 @@ def _tensor(file: Path, name: str, entry: Any, start: int, size: int) -> Stored:
     if end - first != prod(shape) * dtype.itemsize or first < 0:
         raise GlowError(f"{file}: '{name}' of shape {list(shape)} has {end - first} bytes")
     if start + end > size:
-        raise GlowError(f"{file}: the file is cut off: '{name}' ends at byte {start + end} of {size}")
+        raise GlowError(f"{file}: the file is truncated: '{name}' ends at byte {start + end} of {size}")
     return Stored(file, dtype, shape, start + first)
 
 

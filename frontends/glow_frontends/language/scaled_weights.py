@@ -48,7 +48,7 @@ class Scaled:
         weight = self.tensors[f"{self.base}.weight"]()
         if weight.ndim != 2 or str(weight.dtype) not in KINDS:
             raise GlowError(
-                f"{self.place}: '{self.base}.weight' is {weight.dtype} {list(weight.shape)} beside scales; "
+                f"{self.place}: '{self.base}.weight' is {weight.dtype} {list(weight.shape)} with scales; "
                 f"matrices of {' and '.join(KINDS)} are known"
             )
         outputs, inputs = weight.shape
@@ -63,7 +63,7 @@ class Scaled:
         codes = np.ascontiguousarray(weight).view(np.uint8)
         if weight.dtype != np.int8:
             if ((codes & 0x7F) == 0x7F).any():
-                raise GlowError(f"{self.place}: '{self.base}.weight' has elements that are no numbers")
+                raise GlowError(f"{self.place}: '{self.base}.weight' contains NaN")
             return Blocks(codes, scales, 8, block, inputs, levels=E4M3)
         codes = codes ^ np.uint8(128)
         if f"{self.base}.weight_zero_point" not in self.tensors:
@@ -159,10 +159,10 @@ class Mxfp4:
         if codes.ndim != 4 or codes.shape[3] != 16 or scales.shape != codes.shape[:3]:
             raise GlowError(
                 f"{self.place}: '{self.base}_blocks' {list(codes.shape)} and '{self.base}_scales' "
-                f"{list(scales.shape)} do not fit; blocks are 16 bytes, with a scale for each"
+                f"{list(scales.shape)} do not fit; a block is 16 bytes with one scale"
             )
         if (scales == 255).any():
-            raise GlowError(f"{self.place}: '{self.base}_scales' has scales that are no numbers (255)")
+            raise GlowError(f"{self.place}: '{self.base}_scales' has invalid scales (255)")
         experts, outputs, blocks, _ = codes.shape
         numbers = np.ldexp(np.float32(1), scales.astype(np.int32) - 127)
         codes = codes.reshape(experts, outputs, blocks * 16)

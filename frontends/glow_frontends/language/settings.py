@@ -60,7 +60,7 @@ class Settings(ABC):
         """A whole number of 1 or more: the first there is of some names, or of one name, else the default."""
         value = self.need(*names) if default is None else self.get(names[0], default)
         if isinstance(value, bool) or not float_like(value) or value != int(value) or value < 1:
-            raise GlowError(f"{self.label(names[0])} is {value!r}, expected a whole number of 1 or more")
+            raise GlowError(f"{self.label(names[0])} is {value!r}, expected an integer of 1 or more")
         if value > most:
             raise GlowError(f"{self.label(names[0])} is {value!r}, more than {most}")
         return int(value)

@@ -76,8 +76,9 @@ def _ports(path: Path, graph: Any) -> OnnxDecoder:
     logits = [n for n in outputs if n not in present]
     if len(words) != 1 or not logits or len(held) != len(present) or not held:
         raise UnsupportedError(
-            f"{path}: inputs {', '.join(inputs)} and outputs {', '.join(outputs)}; a decoder takes tokens "
-            "and past keys and values, and gives logits and as many present ones"
+            f"{path}: inputs {', '.join(inputs)} and outputs {', '.join(outputs)}; a decoder needs "
+            "tokens and past keys and values as inputs, and logits and present keys and values as "
+            "outputs"
         )
     pasts = [_past(path, inputs[n], _follower(n, held, present)) for n in held]
     first = "logits" if "logits" in logits else logits[0]

@@ -260,7 +260,7 @@ def _bind(
     kind = info.type.tensor_type
     dtype = numpy_type(kind.elem_type)
     if dtype == object:
-        raise ShapeError(f"input '{name}' holds strings")
+        raise ShapeError(f"input '{name}' contains strings")
     declared = list(kind.shape.dim) if kind.HasField("shape") else None
     if declared is None:
         if sizes is None:

@@ -11,6 +11,7 @@ from google.protobuf.message import DecodeError
 from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto
 
 from glow_dialects.core.errors import GlowError, ImportProblems
+from glow_dialects.core.files import unreadable
 
 
 def load(path: str | Path) -> ModelProto:
@@ -19,7 +20,7 @@ def load(path: str | Path) -> ModelProto:
     try:
         data = path.read_bytes()
     except OSError as error:
-        raise GlowError(f"{path}: {error.strerror or error}") from None
+        raise unreadable(path, error) from None
     return parse(data, str(path))
 
 
@@ -29,7 +30,7 @@ def parse(data: bytes, source: str) -> ModelProto:
     try:
         model.ParseFromString(data)
     except (DecodeError, RuntimeError, ValueError):
-        raise GlowError(f"{source}: not an ONNX model, or cut short") from None
+        raise GlowError(f"{source}: not an ONNX model, or truncated") from None
     if not model.HasField("graph") or not (model.graph.node or model.graph.output):
         raise GlowError(f"{source}: not an ONNX model (no graph)")
     if not all(isinstance(name, str) for name in _names(model.graph)):

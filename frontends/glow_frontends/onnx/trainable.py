@@ -149,8 +149,9 @@ def _without_buffers(
     if unknown and tuple(patterns) == ("*",):
         more = f" and {len(unknown) - 8} more" if len(unknown) > 8 else ""
         warnings.warn(
-            f"the file does not tell parameters from buffers: {', '.join(unknown[:8])}{more} may be either; "
-            f"they are trained: trainable=['*', '!{unknown[0]}'] leaves some as they are",
+            "the file does not distinguish parameters and buffers: "
+            f"{', '.join(unknown[:8])}{more} may be either; "
+            f"they are trained: trainable=['*', '!{unknown[0]}'] excludes some",
             ExportWarning,
             stacklevel=2,
         )

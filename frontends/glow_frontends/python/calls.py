@@ -45,17 +45,7 @@ def call(c: Expressions, node: ast.Call, env: Env) -> Value:
         if (some := masked(base)) is not None:
             return method_of_masked(c, node, some, node.func.attr, len(node.args) + len(node.keywords))
         if isinstance(base, SSAValue) or isinstance(base.value, np.ndarray):
-            from glow_frontends.python.library import method
-
-            values, keywords = arguments(c, node, env)
-            name, whole = node.func.attr, c.ssa(base, node)
-            if name in REDUCTIONS and not values and not keywords:
-                reduction = perhaps(
-                    c, node, whole, REDUCTIONS[name], lambda v: method(c, node, v, name, [], {})
-                )
-                if reduction is not None:
-                    return reduction
-            return method(c, node, whole, name, values, keywords)
+            return _method(c, node, node.func.attr, base, env)
         if isinstance(base.value, dict) and node.func.attr in ("keys", "values", "items") and not node.args:
             return Static(tuple(getattr(base.value, node.func.attr)()))
     function = c.expression(node.func, env)
@@ -76,13 +66,26 @@ def call(c: Expressions, node: ast.Call, env: Env) -> Value:
     return apply_value(c, node, function, values, keywords)
 
 
+def _method(c: Expressions, node: ast.Call, name: str, base: Value, env: Env) -> Value:
+    """The call of a method of an array."""
+    from glow_frontends.python.library import method
+
+    values, keywords = arguments(c, node, env)
+    whole = c.ssa(base, node)
+    if name in REDUCTIONS and not values and not keywords:
+        reduction = perhaps(c, node, whole, REDUCTIONS[name], lambda v: method(c, node, v, name, [], {}))
+        if reduction is not None:
+            return reduction
+    return method(c, node, whole, name, values, keywords)
+
+
 def _spread(c: Expressions, node: ast.AST, value: Value) -> Keywords:
     """The keywords of `**d` for a dict that is written out."""
     if isinstance(value, Static) and isinstance(value.value, dict):
         return _statics(value.value)
     if isinstance(value, SSAValue) and value in c.fields and isinstance(value.owner, TupleOp):
         return dict(zip(c.fields[value], value.owner.values, strict=True))
-    c.fail(node, "** of a dict whose keys are not seen here cannot be compiled", "write the keywords out")
+    c.fail(node, "** of a dict whose keys are not known here cannot be compiled", "write the keywords out")
 
 
 def _columns(c: Expressions, node: ast.Call, env: Env) -> SSAValue | None:
@@ -328,7 +331,7 @@ def _transform(with_value: bool) -> Handler:
             items = c.items(wanted, node)
             numbers = [int_constant(v) for v in items or ()]
             if not numbers or None in numbers:
-                c.fail(node, "argnums must be known when compiling", "write the numbers")
+                c.fail(node, "argnums must be known at compile time", "write the numbers")
             return gradient(
                 c, c.ssa(values[0], node), [n for n in numbers if n is not None], False, with_value
             )
@@ -370,7 +373,7 @@ def static_attribute(c: Expressions, node: ast.AST, name: str, value: Value) -> 
         if numbers is None and int_constant(value) is not None:
             return to_attribute(int_constant(value))
         if numbers is None or None in numbers:
-            c.fail(node, f"'{name}' must be known when compiling", "write the number")
+            c.fail(node, f"'{name}' must be known at compile time", "write the number")
         return to_attribute([n for n in numbers if n is not None])
     try:
         return to_attribute(value.value)

@@ -47,7 +47,7 @@ def _items(c: Expressions, node: ast.AST, values: list[Value], keywords: dict[st
 
 def _get(c: Expressions, node: ast.AST, values: list[Value], keywords: dict[str, Value]) -> SSAValue:
     if keywords or not 2 <= len(values) <= 3:
-        c.fail(node, "get takes a key and a value in its place")
+        c.fail(node, "get takes a key and a default value")
     whole, key = (c.ssa(v, node) for v in values[:2])
     other = values[2] if len(values) > 2 else Static(None)
 

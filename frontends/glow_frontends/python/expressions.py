@@ -48,7 +48,7 @@ class Expressions(Emitter):
     def unknown_length(self, node: ast.AST, what: str, instead: str = "write a for loop") -> NoReturn:
         """Raise where the length of a tuple is needed that only its type will give."""
         raise LengthUnknown(
-            f"{what} needs a length that is known when compiling",
+            f"{what} needs a length that is known at compile time",
             instead,
             self.source.where(node),
             self.source.excerpt(node),
@@ -74,8 +74,6 @@ class Expressions(Emitter):
         if isinstance(thing, bool | int | float | str | np.ndarray | np.number | np.bool_ | None):
             if isinstance(thing, np.ndarray):
                 self._plain(thing, node)
-            if isinstance(thing, np.ndarray) and thing.dtype == object:
-                self.fail(node, "an array of Python objects cannot be compiled", "use numbers")
             if isinstance(thing, int) and not -(2**63) <= thing < 2**63:
                 self.fail(node, "an int of more than 64 bits cannot be compiled", "write it as a float")
             return self.constant(thing)
@@ -98,11 +96,13 @@ class Expressions(Emitter):
         self.fail(node, f"a {kind} cannot be a value", "use numbers, arrays, tuples and functions")
 
     def _plain(self, thing: np.ndarray, node: ast.AST) -> None:
-        """Refuse an array of a subclass that the function reads around it."""
+        """Refuse an array of a subclass that the function reads around it, and one of Python objects."""
         try:
             check_plain(ast.unparse(node) if isinstance(node, ast.expr) else "an array", thing)
         except BindingError as error:
             self.fail(node, str(error))
+        if thing.dtype == object:
+            self.fail(node, "an array of Python objects cannot be compiled", "use numbers")
 
     def expression(self, node: ast.expr, env: Env) -> Value:
         """The value of an expression; a Python object where it is known now."""
@@ -314,7 +314,7 @@ class Expressions(Emitter):
         for key, value in zip(node.keys, node.values, strict=True):
             name = None if key is None else self.expression(key, env)
             if not isinstance(name, Static) or not isinstance(name.value, str):
-                self.fail(key or value, "the keys of a dict must be texts that are known when compiling")
+                self.fail(key or value, "the keys of a dict must be strings known at compile time")
             values[name.value] = self.value(value, env)
         record = self.record(("dict", *values), *values.values())
         self.fields[record] = tuple(values)
@@ -381,7 +381,9 @@ class Expressions(Emitter):
             self.bind(generator.target, item, inner)
             tests = [self.truth(self.expression(t, inner), t) for t in generator.ifs]
             if not all(isinstance(t, Static) for t in tests):
-                self.fail(node, "a condition in a comprehension must be known when compiling", "write a loop")
+                self.fail(
+                    node, "a condition in a comprehension must be known at compile time", "write a loop"
+                )
             if all(isinstance(t, Static) and t.value for t in tests):
                 values += self._comprehended(node, generators[1:], inner)
             env.update({n: inner[n] for n in targets(generator.target)})  # what functions made here will read

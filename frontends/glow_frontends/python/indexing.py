@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import ast
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from xdsl.dialects.builtin import ArrayAttr, IntegerAttr, StringAttr, i64
 from xdsl.ir import Attribute, SSAValue
 
+from glow_dialects.core.attributes import to_attribute
 from glow_dialects.fn.primitives.assignment import SetField, SetItem
 from glow_dialects.fn.primitives.items import Item
-from glow_dialects.fn.primitives.operators import ArrayFunction, GetItem
+from glow_dialects.fn.primitives.operators import ArrayFunction, GetItem, Stack
 from glow_dialects.fn.primitives.records import Field
+from glow_dialects.fn.primitives.shapes import FittingElement
 from glow_frontends.python.emit import Static, Value
 from glow_frontends.python.lists import replaced
 from glow_frontends.python.masks import masked, picked, refused, stored
@@ -44,20 +46,10 @@ def subscript(c: Expressions, node: ast.Subscript, env: Env) -> Value:
     index = c.expression(node.slice, env)
     if isinstance(index, Static) and isinstance(index.value, list | np.ndarray):
         index = Static(np.asarray(index.value))
-    if isinstance(whole, Static) and isinstance(index, Static) and isinstance(whole.value, dict):
-        if index.value not in whole.value:
-            c.fail(node, f"there is no key {index.value!r}")
-        return Static(whole.value[index.value])
-    if isinstance(index, Static) and isinstance(index.value, str):
-        return c.prim(Field, c.ssa(whole, node), field=StringAttr(index.value))
-    if isinstance(index, Static) and isinstance(index.value, int):
-        items = c.items(whole, node)
-        if items is not None:
-            if not -len(items) <= index.value < len(items):
-                c.fail(node, f"index {index.value} of a tuple of {len(items)}")
-            return items[index.value]
-        if isinstance(whole, Static):
-            return Static(whole.value[index.value])
+    if isinstance(index, Static):
+        known = _known_item(c, node, whole, index.value)
+        if known is not None:
+            return known
     axes = _axes(c, node.slice, index, env)
     if axes is not None:
         numbers = []
@@ -73,6 +65,24 @@ def subscript(c: Expressions, node: ast.Subscript, env: Env) -> Value:
     if isinstance(node.slice, ast.Name) and node.slice.id in c.arguments:
         c.picks[item] = whole, place
     return item
+
+
+def _known_item(c: Expressions, node: ast.Subscript, whole: Value, index: Any) -> Value | None:
+    """The entry of a dict, the field, or the item of a tuple; None where the run has to pick it."""
+    if isinstance(whole, Static) and isinstance(whole.value, dict):
+        if index not in whole.value:
+            c.fail(node, f"there is no key {index!r}")
+        return Static(whole.value[index])
+    if isinstance(index, str):
+        return c.prim(Field, c.ssa(whole, node), field=StringAttr(index))
+    if not isinstance(index, int):
+        return None
+    items = c.items(whole, node)
+    if items is not None:
+        if not -len(items) <= index < len(items):
+            c.fail(node, f"index {index} of a tuple of {len(items)}")
+        return items[index]
+    return Static(whole.value[index]) if isinstance(whole, Static) else None
 
 
 def _axes(c: Expressions, index: ast.expr, value: Value, env: Env) -> list[Value] | None:
@@ -113,7 +123,7 @@ def assigned_item(c: Expressions, target: ast.Subscript, whole: SSAValue, value:
         place = c.expression(index, env)
         axes = _axes(c, index, place, env)
         if axes is not None:
-            numbers = [as_array(c, target, value)]
+            numbers = [_elements(c, target, value, whole)]
             key = [_given(c, target, v, numbers) for v in axes]
             return c.prim(ArrayFunction("setitem"), whole, *numbers, key=ArrayAttr(key))
         if isinstance(place, Static) and isinstance(place.value, str):
@@ -123,9 +133,26 @@ def assigned_item(c: Expressions, target: ast.Subscript, whole: SSAValue, value:
             return stored(c, target, whole, place, some)
         return c.prim(SetItem, whole, as_array(c, index, place), c.ssa(value, target))
     parts = index.elts if isinstance(index, ast.Tuple) else [index]
-    numbers = [as_array(c, target, value)]
+    numbers = [_elements(c, target, value, whole)]
     key = [_place(c, part, env, numbers) for part in parts]
     return c.prim(ArrayFunction("setitem"), whole, *numbers, key=ArrayAttr(key))
+
+
+def _elements(c: Expressions, node: ast.AST, value: Value, whole: SSAValue) -> SSAValue:
+    """A value, or the items of a list of numbers, that become elements of an array: it must hold them."""
+    items = None if isinstance(value, Static) and _small(value.value) else c.items(value, node)
+    if not items:
+        return as_array(c, node, value)
+    rows = [_elements(c, node, v, whole) for v in items]
+    rows = [c.prim(FittingElement, row, whole) for row in rows]
+    return c.prim(Stack, *rows, axis=to_attribute(0))
+
+
+def _small(value: object) -> bool:
+    """Whether every type holds the numbers of a list."""
+    if not isinstance(value, list | tuple | range) or not all(isinstance(v, int) for v in value):
+        return False
+    return not value or (min(value) >= 0 and max(value) < 128)
 
 
 def _fixed(c: Expressions, part: ast.expr, env: Env) -> bool:

@@ -66,7 +66,7 @@ def known_items(c: Statements, node: ast.For, env: Env) -> Items:
         assert isinstance(source, ast.Call)
         items = c.items(c.expression(source.args[0], env), source)
         if items is None:
-            c.fail(source, "glow.unroll needs items that are known when compiling", "leave it out")
+            c.fail(source, "glow.unroll needs items that are known at compile time", "leave it out")
         return Items(None, items, True, True)
     if kind in _WALKS:
         before, c.walking = c.walking, True

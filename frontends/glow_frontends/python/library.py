@@ -135,7 +135,7 @@ def _sum(c: Expressions, node: ast.AST, values: list[Value], keywords: Keywords)
 def _sorted(c: Expressions, node: ast.AST, values: list[Value], keywords: Keywords) -> Value:
     items = c.items(values[0], node)
     if items is None:
-        c.fail(node, "sorted cannot be compiled of what has no known length", "use np.sort of an array")
+        c.fail(node, "sorted needs a sequence of known length", "use np.sort of an array")
     return c.tuple(*_ssa(c, node, sorted_items(c, node, items, keywords)))
 
 
@@ -211,7 +211,7 @@ def _reversed(c: Expressions, node: ast.AST, values: list[Value], keywords: Keyw
 def _range(c: Expressions, node: ast.AST, values: list[Value], keywords: Keywords) -> Value:
     numbers = [v.value for v in values if isinstance(v, Static)]
     if len(numbers) != len(values):
-        c.fail(node, "range as a value needs numbers known when compiling", "use it in a for")
+        c.fail(node, "range as a value needs numbers known at compile time", "use it in a for")
     return Static(range(*numbers))
 
 
@@ -254,7 +254,7 @@ def _isinstance(c: Expressions, node: ast.AST, values: list[Value], keywords: Ke
     kinds = [v.value for v in (values[1:] if items is None else items) if isinstance(v, Static)]
     kinds = [k for kind in kinds for k in (kind if isinstance(kind, tuple) else (kind,))]
     if not kinds or not all(isinstance(k, type) for k in kinds):
-        c.fail(node, "the type in isinstance must be known when compiling", "write float, int, np.ndarray")
+        c.fail(node, "the type in isinstance must be known at compile time", "write float, int, np.ndarray")
     if isinstance(values[0], Static) and not callable(values[0].value):
         return Static(isinstance(values[0].value, tuple(kinds)))
     names = [k.__qualname__ for k in kinds]
@@ -343,7 +343,7 @@ def _as_dtype(
     try:
         return c.prim(Astype, array, dtype=StringAttr(np.dtype(value.value).name))
     except TypeError:
-        c.fail(node, f"{value.value!r} is no dtype", "write np.float32")
+        c.fail(node, f"{value.value!r} is not a dtype", "write np.float32")
 
 
 def _shaped_like(value: float) -> Handler:

@@ -78,7 +78,7 @@ def without(c: Expressions, target: ast.expr, env: Env) -> None:
         case _:
             items, name, key = None, "", target
     if items is None:
-        c.fail(target, "del of what is no item of a list whose length is known", "build a new one")
+        c.fail(target, "del needs an item of a list of known length", "build a new one")
     c.owned(target, name, env, "list")
     place = bounds(c, key, env)
     if isinstance(place, int) and not -len(items) <= place < len(items):
@@ -115,14 +115,14 @@ def _number(c: Expressions, node: ast.AST, value: Value) -> int:
 
     number = int_constant(value)
     if not isinstance(number, int):
-        c.fail(node, "the place in a list must be a number that is known when compiling")
+        c.fail(node, "the index in a list must be a number known at compile time")
     return number
 
 
 def _known(c: Expressions, node: ast.AST, value: Value) -> object:
     now = value if isinstance(value, Static) else c.known_now(value)
     if not isinstance(now, Static):
-        c.fail(node, "remove needs items that are known when compiling", "use del with a number")
+        c.fail(node, "remove needs items that are known at compile time", "use del with a number")
     return now.value
 
 

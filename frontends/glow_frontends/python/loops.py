@@ -176,8 +176,7 @@ class Loops:
         mark = _Mark(c, node, new, leaves(node.body, ast.Break))
         mark.start(env, lambda: self._condition(test, dict(env)))
         names = [*hidden, *(n for n in bound if n in env), *mark.names]
-        visible = [n for n in names if n not in hidden]
-        kept, name = c.maybe - set(new), c.name
+        visible, kept, name = [n for n in names if n not in hidden], c.maybe - set(new), c.name
         past, final = self._past(node, visible, test, mark)
         body_flow = Flow(past, past, None, self.flow.before(self.rest) | repeated(node))
 
@@ -193,14 +192,12 @@ class Loops:
                 step(e)
                 return c.call(own, *c.values_of(names, mark.filled(e, whole), node))
 
-            def leave(e: Env) -> SSAValue:
-                return past(mark.filled(e, whole))
-
             def body(e: Env) -> SSAValue:
                 enter(e)
                 if isinstance(node, ast.For):
                     c.sharing.walked(node, e)
-                return c.run(node.body, e, replace(body_flow, past=again, leave=leave, again=again))
+                flow = replace(body_flow, leave=lambda e: past(mark.filled(e, whole)))
+                return c.run(node.body, e, replace(flow, past=again, again=again))
 
             c.maybe = kept | set(new)
             condition = self._condition(test, inner)

@@ -76,7 +76,7 @@ def refused(c: Expressions, node: ast.AST) -> NoReturn:
     """Raise where the elements themselves are needed."""
     c.fail(
         node,
-        "an array picked by a mask has no shape known when compiling",
+        "an array selected by a mask has no shape known at compile time",
         f"use np.where, arithmetic, and {', '.join(REDUCTIONS)} of all its elements",
     )
 

@@ -56,7 +56,7 @@ def _plain(c: Expressions, node: ast.AST, value: Any) -> Any:
     try:
         array = np.array(value)
     except ValueError:
-        c.fail(node, "rows of different lengths are no array", "make them equal")
+        c.fail(node, "rows of different lengths are not an array", "make them equal")
     if array.dtype == object:
         c.fail(node, "an array of Python objects cannot be compiled", "use numbers")
     return array
@@ -170,7 +170,7 @@ def _clip(c: Expressions, node: ast.AST, values: list[Value], keywords: Keywords
 def _einsum(c: Expressions, node: ast.AST, values: list[Value], keywords: Keywords) -> Value:
     """np.einsum of a text and arrays."""
     if not values or not isinstance(values[0], Static) or not isinstance(values[0].value, str):
-        c.fail(node, "the text of einsum must be known when compiling", "write it out")
+        c.fail(node, "the subscripts of einsum must be known at compile time", "write it out")
     arrays = c.tuple(*[as_array(c, node, v) for v in values[1:]])
     return call_function(c, node, "einsum", [arrays, values[0]], keywords)
 

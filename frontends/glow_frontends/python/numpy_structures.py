@@ -43,11 +43,13 @@ def _split(name: str, axis: str | None) -> Handler:
     def handle(c: Expressions, node: ast.AST, values: list[Value], keywords: Keywords) -> Value:
         names = "ary indices_or_sections axis=0" if axis is None else f"ary indices_or_sections axis={axis}"
         if axis is not None and (len(values) > 2 or "axis" in keywords):
-            c.fail(node, f"np.{name} has an axis of its own", "use np.split with axis")
+            c.fail(node, f"np.{name} has a fixed axis", "use np.split with axis")
         array, sections, along = _arguments(c, node, name, names, values, keywords)
         cuts = known(c, sections)
         if cuts is None:
-            c.fail(node, f"the parts of np.{name} must be known when compiling", "write the number of parts")
+            c.fail(
+                node, f"the sections of np.{name} must be known at compile time", "write the number of parts"
+            )
         places = cuts.value if isinstance(cuts.value, int) else [int(p) for p in cuts.value]
         count = places if isinstance(places, int) else len(places) + 1
         options = {"sections": Static(places), "axis": along, "uneven": Static(name == "array_split")}
@@ -109,7 +111,7 @@ def _diagonal(c: Expressions, node: ast.AST, values: list[Value], keywords: Keyw
     """np.diag_indices: the same places along each axis."""
     size, rank = _arguments(c, node, "diag_indices", "n ndim=2", values, keywords)
     if not isinstance(rank, Static):
-        c.fail(node, "the axes of np.diag_indices must be known when compiling", "write the number")
+        c.fail(node, "the axes of np.diag_indices must be known at compile time", "write the number")
     return c.tuple(*[call_function(c, node, "arange", [size], {})] * rank.value)
 
 
@@ -179,14 +181,16 @@ def _gradient(c: Expressions, node: ast.AST, values: list[Value], keywords: Keyw
     axis, order = keywords.get("axis", Static(None)), keywords.get("edge_order", Static(1))
     axes = known(c, axis)
     if axes is None or keywords.keys() - {"axis", "edge_order"}:
-        c.fail(node, "np.gradient takes steps, axis and edge_order, which are known when compiling")
+        c.fail(node, "np.gradient takes steps, axis and edge_order, known at compile time")
     distances = [as_array(c, node, s) for s in steps] or [c.constant(1.0)]
     if axes.value is None and len(distances) == 1:
         return apply_value(c, node, Static(slopes), [array, *distances, order], {})
     single = isinstance(axes.value, int)
     chosen = [axes.value] if single else list(range(len(distances)) if axes.value is None else axes.value)
     if len(distances) not in (1, len(chosen)):
-        c.fail(node, f"np.gradient of {len(distances)} steps for {len(chosen)} axes", "give one step an axis")
+        c.fail(
+            node, f"np.gradient of {len(distances)} steps for {len(chosen)} axes", "give one step per axis"
+        )
     distances *= len(chosen) // len(distances)
     made = [
         apply_value(c, node, Static(slope), [array, d, Static(a), order], {})

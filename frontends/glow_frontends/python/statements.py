@@ -89,17 +89,8 @@ class Statements(Expressions):
             rest = statements[index + 1 :]
             self.after = partial(flow.before, rest)
             match node:
-                case ast.Return():
-                    value = self.constant(None) if node.value is None else self.value(node.value, env)
-                    return self.returned(value, env)
-                case ast.Raise():
-                    return self._failure(node, env)
-                case ast.Break():
-                    assert flow.leave is not None
-                    return flow.leave(env)
-                case ast.Continue():
-                    assert flow.again is not None
-                    return flow.again(env)
+                case ast.Return() | ast.Raise() | ast.Break() | ast.Continue():
+                    return self._left(node, env, flow)
                 case ast.If():
                     self.sharing.around(node, self.after(), env)
                     done = self._if(node, rest, env, flow)
@@ -127,6 +118,23 @@ class Statements(Expressions):
             if done is not None:
                 return done
         return flow.past(env)
+
+    def _left(
+        self, node: ast.Return | ast.Raise | ast.Break | ast.Continue, env: Env, flow: Flow
+    ) -> SSAValue:
+        """The value where nothing behind a statement is reached."""
+        match node:
+            case ast.Return():
+                value = self.constant(None) if node.value is None else self.value(node.value, env)
+                return self.returned(value, env)
+            case ast.Raise():
+                return self._failure(node, env)
+            case ast.Break():
+                assert flow.leave is not None
+                return flow.leave(env)
+            case ast.Continue():
+                assert flow.again is not None
+                return flow.again(env)
 
     def returned(self, value: SSAValue, env: Env) -> SSAValue:
         """The result of the function for a value that it returns."""
@@ -173,14 +181,7 @@ class Statements(Expressions):
                     func=ast.Attribute(value=ast.Name(id=name), attr="append" | "extend" as how), args=[item]
                 )
             ):
-                self.owned(node, name, env, "list")
-                pair = self._appended(item, how, env)
-                whole = self.items(env.get(name, Static(None)), node)
-                if whole is not None and isinstance(pair.owner, TupleOp):
-                    env[name] = self.tuple(*[self.ssa(v, node) for v in whole], *pair.owner.operands)
-                else:
-                    old = self.value(ast.copy_location(ast.Name(id=name, ctx=ast.Load()), node), env)
-                    env[name] = self.prim(ConcatTuples, old, pair)
+                self._append(node, name, item, how, env)
             case ast.Expr():
                 self.expression(node.value, env)
             case _:
@@ -203,6 +204,17 @@ class Statements(Expressions):
             if owner is not None:
                 new = self.sharing.owned(new, old, target.id, owner)
         self.bind(target, new, env)
+
+    def _append(self, node: ast.stmt, name: str, item: ast.expr, how: str, env: Env) -> None:
+        """`x.append(v)` and `x.extend(v)`: a new list for the name."""
+        self.owned(node, name, env, "list")
+        pair = self._appended(item, how, env)
+        whole = self.items(env.get(name, Static(None)), node)
+        if whole is not None and isinstance(pair.owner, TupleOp):
+            env[name] = self.tuple(*[self.ssa(v, node) for v in whole], *pair.owner.operands)
+        else:
+            old = self.value(ast.copy_location(ast.Name(id=name, ctx=ast.Load()), node), env)
+            env[name] = self.prim(ConcatTuples, old, pair)
 
     def _appended(self, item: ast.expr, how: str, env: Env) -> SSAValue:
         """The tuple that `append` or `extend` puts behind a list."""
@@ -237,18 +249,18 @@ class Statements(Expressions):
         if of is not None:
             self.fail(
                 node,
-                f"'{of}' belongs to {self.foreign[of]}, where it would not change",
+                f"'{of}' belongs to {self.foreign[of]}, and would not change there",
                 f"write {name} = {name}.copy() first, and return the new one",
             )
         twins = [n for n in self.twins.get(name, ()) if env.get(n) is env.get(name)]
         if twins:
             self.fail(
                 node,
-                f"'{twins[0]}' and '{name}' are one {what}, and values do not change",
+                f"'{twins[0]}' and '{name}' are the same {what}, which cannot be changed",
                 f"write {name} = {twins[0]}.copy()",
             )
         if deep(node) and self.sharing.repeated(name, env):
-            self.fail(node, f"'{name}' holds one {what} more than once", "give it copies: a.copy()")
+            self.fail(node, f"'{name}' contains the same {what} more than once", "give it copies: a.copy()")
         self.sharing.changing(name, self.after(), env, deep(node))
 
     def _replaced(self, target: ast.expr, value: Value, env: Env) -> None:

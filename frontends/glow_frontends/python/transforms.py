@@ -109,7 +109,7 @@ def _whole(c: Expressions, value: Value, node: ast.AST, what: str) -> SSAValue:
     if items is not None:
         return c.tuple(*[c.ssa(v, node) for v in items])
     if isinstance(value, Static):
-        c.fail(node, f"jvp: {what} are no tuple", "write (x,) for one")
+        c.fail(node, f"jvp: {what} are not a tuple", "write (x,) for one")
     return value
 
 

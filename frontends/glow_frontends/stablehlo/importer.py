@@ -58,7 +58,7 @@ class _Import:
         self.functions = {op.sym_name.data: op for op in program.walk() if isinstance(op, FuncOp)}
         main = self.functions.get("main")
         if main is None:
-            raise GlowError(f"{self.source}: there is no function @main; the program begins there")
+            raise GlowError(f"{self.source}: there is no function @main, where the program begins")
         arguments = self._inputs(main)
         try:
             results = self.run(main.body.block, arguments)
@@ -85,7 +85,7 @@ class _Import:
     def _input_type(self, kind: Attribute, name: str, known: dict[str, Attribute]) -> Tensor:
         declared = typed(kind)
         if isinstance(declared.element_type, ComplexType):
-            raise UnsupportedError(f"{declared} holds complex numbers, which this compiler does not have")
+            raise UnsupportedError(f"{declared} contains complex numbers, which are not supported")
         texts = known.get(SHAPE)
         dims: list[int] = []
         for axis, size in enumerate(shape_of(declared)):
@@ -116,7 +116,7 @@ class _Import:
             if op_name(op) in _RETURNS:
                 return [self._value(v) for v in op.operands]
             self._step(op)
-        raise RuleError("a block that returns nothing")
+        raise RuleError("a block without results")
 
     def call(self, name: str, arguments: Sequence[Value]) -> list[Value]:
         """The results of another function of the program, inlined."""

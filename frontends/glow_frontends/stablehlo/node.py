@@ -112,7 +112,7 @@ class Node:
             case ArrayAttr() as listed:
                 return tuple(v.value.data for v in listed.data if isinstance(v, IntegerAttr))
             case other:
-                raise RuleError(f"attribute '{name}' is {other}, no list of whole numbers")
+                raise RuleError(f"attribute '{name}' is {other}, not a list of integers")
 
     def integer(self, name: str, default: int | None = None) -> int:
         """A whole number."""
@@ -120,7 +120,7 @@ class Node:
         if found is None and default is not None:
             return default
         if not isinstance(found, IntegerAttr):
-            raise RuleError(f"attribute '{name}' is {found}, no whole number")
+            raise RuleError(f"attribute '{name}' is {found}, not an integer")
         return found.value.data
 
     def flag(self, name: str) -> bool:

@@ -3,6 +3,6 @@
 PyTorch is imported when such a program is given.
 """
 
-from glow_frontends.torch.importer import Input, Output, import_graph, import_program
+from glow_frontends.torch.importer import GraphProblems, Input, Output, Refusal, import_graph, import_program
 
-__all__ = ["Input", "Output", "import_graph", "import_program"]
+__all__ = ["GraphProblems", "Input", "Output", "Refusal", "import_graph", "import_program"]

@@ -7,6 +7,7 @@ from functools import cache
 from typing import Any
 
 from glow_frontends.graph.errors import RuleError
+from glow_frontends.torch.draws import draws, is_random
 from glow_frontends.torch.rules import find_rule
 
 
@@ -17,14 +18,15 @@ def name_of(overload: Any) -> str:
 
 
 def decompositions() -> dict[Any, Callable[..., Any]]:
-    """What `run_decompositions` and AOTAutograd take: core ATen but for operators that have a rule."""
+    """What `run_decompositions` and AOTAutograd take: core ATen but for operators that have a rule, or that
+    draw random numbers, which are to be those of PyTorch."""
     import torch  # pyright: ignore[reportMissingImports]
 
     table = torch.export.default_decompositions()
     for overload in list(table):
-        if find_rule(name_of(overload)) is not None:
+        if find_rule(name_of(overload)) is not None or is_random(overload):
             table.pop(overload)
-    return table  # pyright: ignore[reportReturnType]
+    return {**table, **draws()}
 
 
 @cache

@@ -16,7 +16,7 @@ from glow_dialects.core.errors import ImportProblems, Problem, internal
 from glow_dialects.core.location import node_location
 from glow_dialects.core.types import Array, tensor, typed
 from glow_dialects.ops.module import PlaceholderOp, SaveOp
-from glow_frontends.graph import Emitter, RuleError, shape
+from glow_frontends.graph import Emitter, RuleError, Value, shape
 from glow_frontends.graph.errors import FAILURES
 from glow_frontends.torch.decompose import decomposed, decomposes, decompositions, is_leaf, name_of
 from glow_frontends.torch.node import Decomposed, Node
@@ -36,10 +36,32 @@ WRAPPERS = {"wrap_with_set_grad_enabled": 1, "wrap_with_autocast": 4}
 
 
 class Blocked:
-    """A value that could not be made, because of an earlier problem."""
+    """A value that could not be made, because of an earlier problem, nor stood in for."""
 
 
 BLOCKED = Blocked()
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """Why a call of an operator is in no program, and where the model's source has it."""
+
+    op: str
+    reason: str
+    place: str = ""
+
+    def __str__(self) -> str:
+        return self.reason + (f"; {self.place}" if self.place else "")
+
+
+class GraphProblems(ImportProblems):
+    """Everything wrong with a graph; `refused` are the calls that no program can have, by name."""
+
+    def __init__(
+        self, source: str, problems: Sequence[Problem | str], refused: Mapping[str, Refusal]
+    ) -> None:
+        super().__init__(source, problems)
+        self.refused = dict(refused)
 
 
 @dataclass
@@ -141,6 +163,8 @@ class _Import:
         self.states: dict[str, PlaceholderOp] = {}
         #: The call whose decomposition is imported.
         self.around: Any = None
+        #: Calls that have a problem, or an operand that nothing stands in for.
+        self.refused: dict[str, Refusal] = {}
 
     # --- the module --------------------------------------------------------------------------
     def whole(self, graph: Any, inputs: Sequence[Input], outputs: Sequence[Output | None]) -> ModuleOp:
@@ -152,7 +176,7 @@ class _Import:
             if told is not None and value is not BLOCKED:
                 self.output(told, value)
         if self.problems:
-            raise ImportProblems(self.source, self.problems)
+            raise GraphProblems(self.source, self.problems, self.refused)
         return self.g.finished()
 
     def input(self, node: Any, told: Input) -> Any:
@@ -167,21 +191,25 @@ class _Import:
                 array = array_of(told.value)
                 self.g.name(array, told.name)
                 return array
-            if hasattr(meta, "shape"):
-                kind = tensor(self.sizes.shape(meta.shape), numpy_dtype(meta.dtype))
-            elif not node.users:
-                return None
-            elif self.sizes.is_told(meta):
-                return self.number(meta)
-            else:
-                kind = tensor((), "float64" if type(meta).__name__ == "SymFloat" else "int64")
+            if not hasattr(meta, "shape"):
+                if not node.users:
+                    return None
+                if self.sizes.is_told(meta):
+                    return self.number(meta)
+            return self._given(told.name, meta, told.kind, told.value)
         except FAILURES as error:
             self.problems.append(Problem(told.name, "input", 0, str(error)))
             return BLOCKED
-        first = array_of(told.value).copy() if told.kind == "state" else None
-        placeholder = self._port(told.name, kind, told.kind, first)
-        if told.kind == "state":
-            self.states[told.name] = placeholder
+
+    def _given(self, name: str, meta: Any, role: str = "input", first: Any = None) -> Value:
+        """What a port holds, of a tensor or a number."""
+        if hasattr(meta, "shape"):
+            kind = tensor(self.sizes.shape(meta.shape), numpy_dtype(meta.dtype))
+        else:
+            kind = tensor((), "float64" if type(meta).__name__ == "SymFloat" else "int64")
+        placeholder = self._port(name, kind, role, array_of(first).copy() if role == "state" else None)
+        if role == "state":
+            self.states[name] = placeholder
         value = self.g.read(placeholder)
         if not hasattr(meta, "shape"):
             self.sizes.numbers[str(meta.node.expr)] = value
@@ -236,14 +264,18 @@ class _Import:
         return array
 
     def step(self, graph: Any, node: Any, value_of: Callable[[Any], Any]) -> Any:
-        """The value of one call; a problem is recorded."""
+        """The value of one call; a problem is recorded, and what comes after it is tried all the same."""
         blocked = any(value_of(n) is BLOCKED for n in node.all_input_nodes)
         outer = self.g.builder.location
         self.g.builder.location = node_location(node.name, _module_of(node, outer))
         try:
             return self.call(node, value_of, blocked)
         except _Nested:
-            return BLOCKED
+            if self.around is not None:
+                raise
+            reason = "an operand or a result of a type that is not known here"
+            self.refused.setdefault(node.name, Refusal(_op_name(node), reason, place_of(node)))
+            return self.stand_in(node.meta.get("val"))
         except FAILURES as error:
             reason = str(error) or type(error).__name__
         except Exception as error:
@@ -254,17 +286,30 @@ class _Import:
         whole = self.around or node
         if whole is not node:
             reason += f" ({_op_name(node)}, of which PyTorch makes it)"
-        where = place_of(whole)
-        self.problems.append(
-            Problem(whole.name, _op_name(whole), 0, reason + (f"; {where}" if where else ""))
-        )
-        return BLOCKED
+        refusal = Refusal(_op_name(whole), reason, place_of(whole))
+        self.refused[whole.name] = refusal
+        self.problems.append(Problem(whole.name, refusal.op, 0, str(refusal)))
+        if self.around is not None:
+            raise _Nested
+        return self.stand_in(node.meta.get("val"))
+
+    def stand_in(self, meta: Any) -> Any:
+        """A value like that of a call which failed, so that later ones can be tried."""
+        if isinstance(meta, list | tuple):
+            return [self.stand_in(m) for m in meta]
+        if not hasattr(meta, "shape") and type(meta).__name__ not in ("SymInt", "SymFloat"):
+            return BLOCKED
+        try:
+            self.sizes.tell([meta])
+            return self._given(self.g.unique("stand_in"), meta)
+        except FAILURES:
+            return BLOCKED
 
     def call(self, node: Any, value_of: Callable[[Any], Any], blocked: bool) -> Any:
         """The value of one call, of whatever kind."""
         name = _op_name(node)
         meta = node.meta.get("val")
-        if IGNORED.fullmatch(name):
+        if IGNORED.fullmatch(name) or node.users and all(IGNORED.fullmatch(_op_name(u)) for u in node.users):
             return None
         if blocked:
             operator_of_tensors = hasattr(node.target, "_schema") and (
@@ -397,4 +442,4 @@ def place_of(node: Any) -> str:
     return ", ".join(part for part in (module, line) if part)
 
 
-__all__ = ["Input", "Output", "import_graph", "import_program"]
+__all__ = ["GraphProblems", "Input", "Output", "Refusal", "import_graph", "import_program"]

@@ -86,7 +86,7 @@ class Sizes:
 
     def _symbol(self, name: str) -> int:
         if name not in self._made:
-            if not name.startswith("s"):
+            if not name.startswith("s") and name not in self._told:
                 raise RuleError(f"the size {name} depends on run-time data")
             limits = self._ranges.get(name)
             least, most = (0, inf) if limits is None else (_limit(limits.lower), _limit(limits.upper))

@@ -117,7 +117,15 @@ def _var(u: Unit, a: SSAValue, axis: Axes = None, ddof: int = 0, keepdims: bool 
 
 
 def _std(u: Unit, a: SSAValue, axis: Axes = None, ddof: int = 0, keepdims: bool = False) -> SSAValue:
-    return u.op("sqrt", _var(u, a, axis, ddof, keepdims))
+    return root(u, _var(u, a, axis, ddof, keepdims))
+
+
+def root(u: Unit, x: SSAValue, exponent: float = 0.5) -> SSAValue:
+    """x^exponent of x >= 0, whose gradient is 0 at 0: of a norm, or where all elements are equal."""
+    zero, none = u.op("cmp_eq", x, u.b.scalar(0, x)), u.b.scalar(0, x)
+    some = u.op("select", zero, u.b.scalar(1, x), x)
+    power = u.op("sqrt", some) if exponent == 0.5 else u.op("pow", some, u.b.scalar(exponent, x))
+    return u.op("select", zero, none, power)
 
 
 def _round(u: Unit, a: SSAValue, decimals: int = 0) -> SSAValue:
@@ -242,7 +250,9 @@ def _moveaxis(u: Unit, a: SSAValue, source: Axes = 0, destination: Axes = 0) -> 
     lists = [[x] if isinstance(x, int) else list(x or ()) for x in (source, destination)]
     old, new = ([axis_of(i, rank) for i in axes] for axes in lists)
     if len(old) != len(new):
-        raise VerifyException(f"moveaxis of {len(old)} axes to {len(new)} places; give a place for each axis")
+        raise VerifyException(
+            f"moveaxis of {len(old)} axes to {len(new)} positions; give one position per axis"
+        )
     order = [i for i in range(rank) if i not in old]
     for place, axis in sorted(zip(new, old, strict=True)):
         order.insert(place, axis)
@@ -260,7 +270,7 @@ def roll(u: Unit, a: SSAValue, shift: Axes = 0, axis: Axes = None) -> SSAValue:
     axes = [axis] if isinstance(axis, int) else list(axis)
     shifts = [shift] * len(axes) if isinstance(shift, int) else list(shift or ())
     if len(shifts) != len(axes):
-        raise VerifyException(f"{len(shifts)} shifts for {len(axes)} axes; give one an axis")
+        raise VerifyException(f"{len(shifts)} shifts for {len(axes)} axes; give one per axis")
     for by, raw in zip(shifts, axes, strict=True):
         at = axis_of(raw, len(shape_of(a)))
         size = shape_of(a)[at]
@@ -302,7 +312,7 @@ def _pad(
     else:
         pairs = [(w[0], w[-1]) for w in width] * (rank if len(width) == 1 else 1)
     if len(pairs) != rank:
-        raise VerifyException(f"pad of {len(pairs)} axes, the array has {rank}; give a pair an axis")
+        raise VerifyException(f"pad of {len(pairs)} axes, the array has {rank}; give a pair per axis")
     if mode not in ("constant", "edge", "reflect", "wrap"):
         raise VerifyException(f"there is no mode '{mode}' of pad; use constant, edge, reflect or wrap")
     pads = (*(b for b, _ in pairs), *(e for _, e in pairs))

@@ -33,7 +33,7 @@ def setitem(u: Unit, key: Sequence[Entry], values: Sequence[SSAValue]) -> SSAVal
     if len(key) == 1 and element_of(arrays[0]) == i1:
         return _masked(u, x, v, arrays[0])
     if any(not isinstance(e, int | At) for e in key) or any(element_of(w) == i1 for w in arrays):
-        raise VerifyException("assignment to arrays of indices beside slices; use np.where, or one axis")
+        raise VerifyException("assignment to index arrays combined with slices; use np.where, or one axis")
     return u.op("scatter_nd", x, *_scattered(u, x, v, key, indices))
 
 
@@ -54,7 +54,7 @@ def _masked(u: Unit, x: SSAValue, v: SSAValue, mask: SSAValue) -> SSAValue:
             "; the mask has the shape of the first axes"
         )
     if len(shape_of(v)) > rank - len(shape) and math.prod(shape_of(v)) != 1:
-        raise VerifyException("assignment of an array to what a mask picks; use np.where(mask, values, x)")
+        raise VerifyException("assignment of an array to masked elements; use np.where(mask, values, x)")
     value = u.reshape(v, ()) if math.prod(shape_of(v)) == 1 else v
     return u.op("select", u.reshape(mask, (*shape, *(1,) * (rank - len(shape)))), value, x)
 

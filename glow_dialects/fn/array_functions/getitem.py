@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from glow_dialects.fn.unit import Unit
 
 #: The message for `x[mask]` where the number of elements matters.
-MASKED = "an array picked by a mask has no shape known when compiling; use np.where"
+MASKED = "an array selected by a mask has no shape known at compile time; use np.where"
 
 
 def getitem(u: Unit, attributes: Mapping[str, Attribute], values: Sequence[SSAValue]) -> SSAValue:

@@ -24,6 +24,7 @@ from glow_dialects.fn.array_functions.arrays import (
     real,
     reduced,
     roll,
+    root,
     summands,
 )
 
@@ -110,7 +111,7 @@ def _tensordot(u: Unit, a: SSAValue, b: SSAValue, axes: Any = 2) -> SSAValue:
     if [one[i] for i in gone] != [two[i] for i in met]:
         raise VerifyException(
             f"tensordot over {[one[i] for i in gone]} and {[two[i] for i in met]} elements"
-            "; they must be as many"
+            "; these numbers must be equal"
         )
     rows = [i for i in range(len(one)) if i not in gone]
     columns = [i for i in range(len(two)) if i not in met]
@@ -162,7 +163,7 @@ def _norm(
 ) -> SSAValue:
     a = real(u, x)
     if ord in (None, 2, 2.0) and (ord is None or axis is not None or len(shape_of(a)) == 1) or ord == "fro":
-        return u.op("sqrt", reduced(u, "sum", u.op("mul", a, a), axis, keepdims))
+        return u.op("reduce_l2", a, axes=axes_of(axis, len(shape_of(a))), keepdims=keepdims)
     axes = axes_of(axis, len(shape_of(a)))
     size = u.op("abs", a)
     if len(axes) == 2 and ord in (1, -1, math.inf, -math.inf):  # the largest, or smallest, column or row
@@ -178,8 +179,9 @@ def _norm(
     if ord == 1:
         return reduced(u, "sum", size, axes, keepdims)
     assert ord is not None
-    total = reduced(u, "sum", u.op("pow", size, u.b.scalar(ord, a)), axes, keepdims)
-    return u.op("pow", total, u.b.scalar(1 / ord, a))
+    powers = root(u, size, ord) if 0 < ord < 1 else u.op("pow", size, u.b.scalar(ord, a))
+    total = reduced(u, "sum", powers, axes, keepdims)
+    return root(u, total, 1 / ord) if ord > 1 else u.op("pow", total, u.b.scalar(1 / ord, a))
 
 
 def _meshgrid(u: Unit, *arrays: SSAValue, index: int = 0, indexing: str = "xy") -> SSAValue:
@@ -201,7 +203,7 @@ def _einsum(u: Unit, *arrays: SSAValue, subscripts: str = "") -> SSAValue:
     terms = sources.split(",")
     if len(terms) != len(arrays):
         raise VerifyException(
-            f"einsum of {len(arrays)} arrays with {len(terms)} terms; write one term an array"
+            f"einsum of {len(arrays)} arrays with {len(terms)} terms; write one term per array"
         )
     spare = "".join(chr(c) for c in range(0x3B1, 0x3C9))  # letters that no text of einsum has
     most = max(
@@ -213,7 +215,7 @@ def _einsum(u: Unit, *arrays: SSAValue, subscripts: str = "") -> SSAValue:
         term = term.replace("...", spare[most - more : most]) if "..." in term else term
         if len(term) != len(shape_of(array)):
             raise VerifyException(
-                f"einsum '{subscripts}': '{term}' for {len(shape_of(array))} axes; write one letter an axis"
+                f"einsum '{subscripts}': '{term}' for {len(shape_of(array))} axes; write one letter per axis"
             )
         named.append(_diagonals(u, array, term))
     letters = "".join(t for _, t in named)
@@ -224,8 +226,8 @@ def _einsum(u: Unit, *arrays: SSAValue, subscripts: str = "") -> SSAValue:
         result = spare[:most] + "".join(sorted(once))
     if not set(result) <= set(letters) or len(set(result)) < len(result):
         raise VerifyException(
-            f"einsum '{subscripts}': each axis of the result once, and of an array"
-            "; correct the letters behind ->"
+            f"einsum '{subscripts}': each axis of the result must be an axis of an array, once; "
+            "correct the letters after ->"
         )
     product, term = named[0]
     for index, (array, other) in enumerate(named[1:], 2):
@@ -244,7 +246,7 @@ def _diagonals(u: Unit, array: SSAValue, term: str) -> tuple[SSAValue, str]:
             rows, columns = shape_of(array)[i], shape_of(array)[j]
             if rows != columns:
                 raise VerifyException(
-                    f"einsum: axis '{letter}' has {rows} and {columns} elements; they must be as many"
+                    f"einsum: axis '{letter}' has {rows} and {columns} elements; these numbers must be equal"
                 )
             array = _diagonal(u, array, 0, i, j)
             term = term[:i] + term[i + 1 : j] + term[j + 1 :] + letter
@@ -270,7 +272,7 @@ def _multiplied(
         for x, n in zip(term, shape_of(value), strict=True):
             if sizes.setdefault(x, n) != n and 1 not in (n, sizes[x]):
                 raise VerifyException(
-                    f"einsum: axis '{x}' has {sizes[x]} and {n} elements; they must be as many"
+                    f"einsum: axis '{x}' has {sizes[x]} and {n} elements; these numbers must be equal"
                 )
             sizes[x] = max(sizes[x], n)
     left, right = (u.expand(v, [sizes[x] for x in t]) for v, t in ((left, first), (right, second)))

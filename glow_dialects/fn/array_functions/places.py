@@ -42,8 +42,8 @@ def _split_part(
         return window(u, a, at, start, max(start, end))
     if not uneven and size % sections:
         raise VerifyException(
-            f"an axis of {size} is not divided into {sections} equal parts"
-            "; give a divisor, the places to cut at, or use np.array_split"
+            f"an axis of {size} is not divided into {sections} equal parts; give a divisor, the "
+            "positions to split at, or use np.array_split"
         )
     step, longer = size // sections, size % sections
     return window(u, a, at, *(i * step + min(i, longer) for i in (index, index + 1)))
@@ -53,7 +53,7 @@ def _rot90(u: Unit, m: SSAValue, k: int = 1, axes: Sequence[int] = (0, 1)) -> SS
     rank = len(shape_of(m))
     first, second = (axis_of(a, rank) for a in axes)
     if first == second:
-        raise VerifyException("rot90 turns a plane of two axes; give different ones")
+        raise VerifyException("rot90 rotates two axes; give two different ones")
     order = list(range(rank))
     order[first], order[second] = second, first
     match k % 4:
@@ -70,7 +70,7 @@ def _rot90(u: Unit, m: SSAValue, k: int = 1, axes: Sequence[int] = (0, 1)) -> SS
 def _rollaxis(u: Unit, a: SSAValue, axis: int = 0, start: int = 0) -> SSAValue:
     rank = len(shape_of(a))
     if not -rank <= start <= rank:
-        raise VerifyException(f"rollaxis to place {start} of {rank} axes; places are 0 to {rank}")
+        raise VerifyException(f"rollaxis to position {start} of {rank} axes; positions are 0 to {rank}")
     old, new = axis_of(axis, rank), start + rank if start < 0 else start
     order = [i for i in range(rank) if i != old]
     order.insert(new - (old < new), old)
@@ -100,7 +100,7 @@ def _delete(u: Unit, arr: SSAValue, obj: int | Sequence[int] = 0, axis: int | No
     try:
         kept = np.delete(np.arange(shape_of(whole)[at]), obj)
     except (IndexError, ValueError) as error:
-        raise VerifyException(f"np.delete: {error}; give places inside the axis") from None
+        raise VerifyException(f"np.delete: {error}; give indices inside the axis") from None
     return u.op("gather", whole, u.b.constant(kept), axis=at)
 
 
@@ -119,7 +119,7 @@ def _insert(
         places = np.insert(np.arange(size), obj, np.arange(size, size + count))
     except (IndexError, ValueError) as error:
         raise VerifyException(
-            f"np.insert: {error}; give places inside the axis, and a value for each"
+            f"np.insert: {error}; give indices inside the axis, and one value for each"
         ) from None
     return u.op("gather", joined(u, [whole, new], at), u.b.constant(places), axis=at)
 
@@ -129,7 +129,7 @@ def _triangle_part(
 ) -> SSAValue:
     """The rows or the columns of the elements of a triangle."""
     if is_open((n, k, n if m is None else m)):
-        raise VerifyException("places of a triangle need sizes known when compiling; use np.tril")
+        raise VerifyException("the indices of a triangle need sizes known at compile time; use np.tril")
     return u.b.constant((np.triu_indices if upper else np.tril_indices)(n, k, m)[index].astype(np.int64))
 
 

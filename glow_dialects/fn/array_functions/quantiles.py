@@ -22,6 +22,7 @@ from glow_dialects.fn.array_functions.arrays import (
     permuted,
     real,
     reduced,
+    root,
     sort,
     summands,
     window,
@@ -198,7 +199,7 @@ def _nan_var(u: Unit, a: SSAValue, axis: Axes = None, ddof: int = 0, keepdims: b
 
 
 def _nan_std(u: Unit, a: SSAValue, axis: Axes = None, ddof: int = 0, keepdims: bool = False) -> SSAValue:
-    return u.op("sqrt", _nan_var(u, a, axis, ddof, keepdims))
+    return root(u, _nan_var(u, a, axis, ddof, keepdims))
 
 
 def _nan_accumulated(kind: str, value: float) -> Maker:

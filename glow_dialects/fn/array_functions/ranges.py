@@ -33,7 +33,7 @@ def _arange(
 def _open_arange(u: Unit, first: Any, last: Any, step: Any, dtype: str | None) -> SSAValue:
     """Ints whose number follows from sizes that the run tells."""
     if any(isinstance(n, float) for n in (first, last, step)):
-        raise VerifyException("arange of floats needs sizes that are known when compiling")
+        raise VerifyException("arange of floats needs sizes that are known at compile time")
     way = last - first if step > 0 else first - last
     count = (way + abs(step) - 1) // abs(step) if way > 0 else 0
     numbers = u.op("add", u.op("mul", u.numbers(count), u.size(step)), u.size(first))

@@ -13,7 +13,7 @@ from glow_dialects.core.errors import UnsupportedError
 from glow_dialects.core.types import element_of, shape_of
 from glow_dialects.fn.domain import TensorType, TupleType, Type
 from glow_dialects.fn.domain import text as text_of
-from glow_dialects.fn.primitive import Options, Primitive, Term, Typing, text
+from glow_dialects.fn.primitive import Options, Primitive, Term, Typing, number, text
 from glow_dialects.fn.syntax import FnOp
 from glow_dialects.fn.values import V
 
@@ -25,6 +25,7 @@ class Apart(Primitive):
     """A value that is read after a second one was changed in place: refused where they may share memory.
 
     `whole`: the first is or holds the second; else it is held by it, and stays where the second is a list.
+    `list`: the number of the one that holds the other if it is a list; an array holds nothing.
     """
 
     name, arity, linear, types_only = "apart", 2, (0,), (1,)
@@ -34,6 +35,8 @@ class Apart(Primitive):
 
     def infer(self, m: Typing, op: FnOp, x: list[V], where: str) -> V:
         changed = x[1].type
+        if "list" in op.attributes and isinstance(x[number(op, "list")].type, TensorType):
+            return x[0]
         array = isinstance(changed, TensorType) and bool(changed.shape)
         if _may_share(x[0].type, array, isinstance(changed, TupleType) and _is_whole(op)):
             raise UnsupportedError(f"{where}: {text(op, 'message')}")
@@ -83,11 +86,11 @@ def _check(shape: tuple[int, ...], dtype: str, new: tuple[int, ...], kind: str, 
     """Refuse what NumPy refuses: an array in place of one of another shape or of a lesser kind."""
     plain = "bfloat16" not in (dtype, kind)
     if plain and not np.can_cast(np.dtype(kind), np.dtype(dtype), "same_kind"):
-        what = f"{kind} in place of {dtype}, which NumPy refuses; write x = x + v"
+        what = f"{kind} instead of {dtype}, which NumPy refuses; write x = x + v"
         raise UnsupportedError(f"{where}: {what}")
     if len(new) > len(shape) or np.broadcast_shapes(shape, new) != shape:
         old, other = (text_of(TensorType(s, dtype)) for s in (shape, new))
-        raise UnsupportedError(f"{where}: {other} in place of {old}; write x = x + v")
+        raise UnsupportedError(f"{where}: {other} instead of {old}; write x = x + v")
 
 
 CHANGES = (Apart, InPlace)

@@ -6,6 +6,7 @@ import operator
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
+import numpy as np
 from xdsl.dialects.builtin import i1
 from xdsl.ir import SSAValue
 from xdsl.utils.exceptions import VerifyException
@@ -14,10 +15,12 @@ from glow_dialects.core.errors import UnsupportedError
 from glow_dialects.core.graph_op import GraphOp
 from glow_dialects.core.types import element_of, is_float
 from glow_dialects.fn.domain import RANK, NoneType, Scalar, TensorType, Text, TupleType, Type, text
-from glow_dialects.fn.primitive import Options, Pointwise, Result, Term, Typing
+from glow_dialects.fn.primitive import Function, Options, Pointwise, Result, Term, Typing
 from glow_dialects.fn.primitives.arithmetic import Arithmetic, Counted, Not
 from glow_dialects.fn.primitives.scalars import Predicate, ScalarPrimitive
+from glow_dialects.fn.regions import out_of_bounds
 from glow_dialects.fn.syntax import FnOp
+from glow_dialects.fn.unit import limits
 from glow_dialects.fn.values import V, parts
 from glow_dialects.ops.arithmetic import MaxOp, MinOp
 from glow_dialects.ops.compare import CmpEqOp, CmpGeOp, CmpGtOp, CmpLeOp, CmpLtOp, CmpNeOp
@@ -234,19 +237,57 @@ class Min(Arithmetic):
     name, graph = "min", MinOp
 
 
-class ClipLow(Max):
+class Bounded(Arithmetic):
+    """An array on one side of a bound, which may lie outside of what its type holds on the other."""
+
+    fits = False
+
+    def _range(self, dtype: str) -> tuple[int, int] | None:
+        """The ints that may be a bound of an array of a type; None where all may."""
+        held = limits([np.dtype(dtype), np.dtype(np.int64)], [False, True])
+        if held is None or not dtype.startswith(("int", "uint")):
+            return None
+        return (-(2**63), held[1]) if self.graph is MaxOp else (held[0], 2**63 - 1)
+
+    def infer(self, m: Typing, op: FnOp, x: list[V], where: str) -> V:
+        whole, bound = x[0].type, x[1].type
+        if isinstance(whole, TensorType) and isinstance(bound, Scalar) and bound.kind == "int":
+            range_ = None if x[1].whole is not None else self._range(whole.dtype)
+            if range_ is not None and not (bound.const is not None and range_[0] <= bound.const <= range_[1]):
+                m.t.within(x[1].code, *range_)
+        return super().infer(m, op, x, where)
+
+    def python(self, op: FnOp) -> Function:
+        run = super().python(op)
+
+        def checked(whole: Any, bound: Any) -> Any:
+            if isinstance(whole, np.ndarray) and type(bound) is int:
+                range_ = self._range(whole.dtype.name)
+                if range_ is not None and not range_[0] <= bound <= range_[1]:
+                    raise out_of_bounds(bound, whole.dtype.name, op.source)
+            return run(whole, bound)
+
+        return checked
+
+    def partial(self, i: int, d: Term, x: Sequence[Term], y: Result) -> Term | None:
+        # An element that equals its bound has the whole gradient.
+        chosen = x[0].prim(Ge if self.graph is MaxOp else Le, x[1])
+        return chosen.prim(Where, d.of(0.0), d) if i else chosen.prim(Where, d, 0.0)
+
+
+class ClipLow(Bounded, Max):
     """The larger of an array and a bound, which may lie outside the range of the array's ints."""
 
-    name, fits, called = "clip_low", False, ()
+    name, called = "clip_low", ()
 
     def operands(self, u: Unit, x: Sequence[SSAValue]) -> list[SSAValue]:
         return u.common([x[0], u.within(x[1], x)], u.weak)
 
 
-class ClipHigh(Min):
+class ClipHigh(Bounded, Min):
     """The smaller of an array and a bound, which may lie outside the range of the array's ints."""
 
-    name, fits, called = "clip_high", False, ()
+    name, called = "clip_high", ()
 
     def operands(self, u: Unit, x: Sequence[SSAValue]) -> list[SSAValue]:
         return u.common([x[0], u.within(x[1], x)], u.weak)

@@ -251,7 +251,7 @@ class CheckCotangent(_Like):
             case (TensorType(), TensorType()) if like.type.shape == d.type.shape:
                 return m.tensors(SumLike(), {}, x, where)
             case _:
-                what = f"{text(d.type)} for {text(like.type)}; give one like it, or None"
+                what = f"{text(d.type)} for {text(like.type)}; give one of the same type and shape, or None"
                 raise UnsupportedError(f"{where}: the declared gradient gives {what}")
 
     def build(self, u: Unit, options: dict[str, Any], attributes: Options, x: Sequence[SSAValue]) -> SSAValue:

@@ -93,7 +93,9 @@ class Inner(Primitive):
         return total
 
     def _differs(self, where: str, have: str, want: str) -> UnsupportedError:
-        return UnsupportedError(f"{where}: vjp: the cotangent is {have}, the value {want}; give one like it")
+        return UnsupportedError(
+            f"{where}: vjp: the cotangent is {have}, the value {want}; give one of the same type and shape"
+        )
 
     def jvp(self, op: FnOp, x: Sequence[Term], d: Terms, y: Term) -> Term | None:
         value, cotangent = d
@@ -282,7 +284,8 @@ class CheckTangent(Primitive):
             have = d.type.dtype if isinstance(d.type, TensorType) else ""
             return d if dtype == have else m.tensors(Astype(), {"dtype": StringAttr(dtype)}, [d], where)
         raise UnsupportedError(
-            f"{where}: jvp: the tangent of {text(kind)} is {text(d.type)}; give one like it"
+            f"{where}: jvp: the tangent of {text(kind)} is {text(d.type)}; "
+            "give one of the same type and shape"
         )
 
     def transpose(self, op: FnOp, i: int, d: Term, x: Sequence[Term]) -> Term:

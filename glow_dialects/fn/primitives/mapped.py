@@ -130,12 +130,12 @@ def item_axes(axes: Axes, kind: TupleType, what: str) -> Sequence[Axes]:
     if isinstance(axes, dict):
         if set(axes) != set(names):
             known = f"the items {', '.join(names)}" if names else f"{count} items without names"
-            raise UnsupportedError(f"vmap: {what} has {known}, its axes are {axes}; give one an item")
+            raise UnsupportedError(f"vmap: {what} has {known}, its axes are {axes}; give one per item")
         return [axes[n] for n in names]
     if not isinstance(axes, tuple) or axes[:1] == (DEFAULT,):
         return [axes] * count
     if len(axes) != count:
-        raise UnsupportedError(f"vmap: {what} has {count} items, its axes are {axes}; give one an item")
+        raise UnsupportedError(f"vmap: {what} has {count} items, its axes are {axes}; give one per item")
     return axes
 
 
@@ -183,7 +183,8 @@ def _moved(m: Typing, v: V, source: int, target: int, where: str) -> V:
 def axis_in(kind: Type, axis: int, what: str, place: str) -> int:
     """An axis of an array that is mapped over, counted from 0."""
     shape = kind.shape if isinstance(kind, TensorType) else ()
-    if not isinstance(kind, TensorType) or not -len(shape) <= axis < len(shape):
+    fits = isinstance(axis, int) and -len(shape) <= axis < len(shape)  # pyright: ignore
+    if not isinstance(kind, TensorType) or not fits:
         raise UnsupportedError(
             f"{shown(place)}: vmap: {what} is {text(kind)}, which has no axis {axis} to map over; give it the"
             " axis None in in_axes, or pass an array"
@@ -300,7 +301,7 @@ def check_sizes(sizes: dict[str, tuple[int, int]], place: str) -> None:
         if other != size:
             raise UnsupportedError(
                 f"{shown(place)}: vmap: {first} has {size} rows along axis {axis}, {what} has {other} along"
-                f" axis {at}; they must be as many"
+                f" axis {at}; these numbers must be equal"
             )
 
 
@@ -388,8 +389,8 @@ class MapOut(MapPrimitive):
                 return self.from_rows(m, v, axis, like, where)
             if rows:
                 raise UnsupportedError(
-                    f"{shown(like.place)}: vmap: out_axes has None for {what}, which is another one for each"
-                    " row; give it an axis"
+                    f"{shown(like.place)}: vmap: out_axes is None for {what}, which differs from row to row; "
+                    "give it an axis"
                 )
             return v
 

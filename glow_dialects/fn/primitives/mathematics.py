@@ -13,7 +13,7 @@ from glow_dialects.core.errors import raised
 from glow_dialects.fn.domain import FLOAT, INT, NotNative, Scalar, TensorType
 from glow_dialects.fn.primitive import Function, Primitive, Result, Term, Typing
 from glow_dialects.fn.primitives.arithmetic import ARITHMETIC, Arithmetic, Counted, WholeFloat
-from glow_dialects.fn.primitives.compare import COMPARE, BitAnd, BitOr, Gt, Where
+from glow_dialects.fn.primitives.compare import COMPARE, BitAnd, BitOr, Eq, Ge, Where
 from glow_dialects.fn.primitives.items import Least
 from glow_dialects.fn.primitives.scalars import UFUNC, Mathematical, Predicate, Rounding, ScalarPrimitive
 from glow_dialects.fn.syntax import FnOp
@@ -113,7 +113,7 @@ class Pow(Counted):
         exponent = kinds[1].const if isinstance(kinds[1], Scalar) else None
         bools = isinstance(kinds[0], TensorType) and kinds[0].dtype == "bool" and UFUNC not in op.attributes
         if bools and kinds[1] == INT:
-            raise NotNative(f"{where}: booleans to a power on which the type of the result depends")
+            raise NotNative(f"{where}: booleans to a power that the type of the result depends on")
         if bools and exponent == 2:
             return FUNCTIONS["square"]().infer(m, op, x[:1], where)
         ints = [k.kind for k in kinds if isinstance(k, Scalar) and k.kind != "float"]
@@ -140,15 +140,16 @@ class Pow(Counted):
     def partial(self, i: int, d: Term, x: Sequence[Term], y: Result) -> Term | None:
         # d(a^b) = b a^(b-1) da + a^b log(a) db; powers of small constants without powers below zero
         if i:
-            positive = x[0].prim(Gt, 0).prim(Where, x[0], 1)
-            return d * y() * positive.prim(FUNCTIONS["log"])
+            still = x[0].prim(Eq, 0.0).prim(BitAnd, x[1].prim(Ge, 0.0))
+            return still.prim(Where, d.of(0.0), d * y() * x[0].prim(FUNCTIONS["log"]))
         n = x[1].constant
-        if isinstance(n, float):
-            return d * x[0].prim(Pow, n - 1.0) * n
         if n is None:
-            return d * x[1] * x[0].prim(Pow, x[1] - 1)
+            slope = d * x[1] * x[0].prim(Pow, x[1] - 1)
+            return x[1].prim(Eq, 0.0).prim(Where, d.of(0.0), slope)
         if n == 0:
             return None
+        if isinstance(n, float):
+            return d * x[0].prim(Pow, n - 1.0) * n
         return d if n == 1 else d * (x[0] if n == 2 else x[0].prim(Pow, n - 1)) * float(n)
 
 

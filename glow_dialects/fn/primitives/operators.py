@@ -16,7 +16,7 @@ from glow_dialects.fn.array_functions.arrays import axes_of, axis_of, counted, s
 from glow_dialects.fn.array_functions.assign import setitem
 from glow_dialects.fn.array_functions.getitem import getitem
 from glow_dialects.fn.array_functions.signatures import COUNT, MAKERS
-from glow_dialects.fn.array_keys import At, key_of, padded_key
+from glow_dialects.fn.array_keys import At, key_of, padded_key, shifted
 from glow_dialects.fn.domain import ZERO as NOTHING
 from glow_dialects.fn.domain import NoneType, Scalar, Text, TupleType
 from glow_dialects.fn.primitive import (
@@ -31,6 +31,7 @@ from glow_dialects.fn.primitive import (
     options_of,
     total,
 )
+from glow_dialects.fn.primitives.cotangents import SumLike
 from glow_dialects.fn.primitives.fitted import fitted, fitting
 from glow_dialects.fn.primitives.items import Item
 from glow_dialects.fn.regions import plain_options
@@ -55,14 +56,13 @@ class ByOperators(Primitive):
     def vjp(self, op: FnOp, d: Term, x: Sequence[Term], y: Result) -> Terms:
         """One primitive an operand."""
         options, before = _path_of(op)
-        cotangents: list[Term | None] = []
-        for i in range(len(op.operands)):
+        cotangents: list[Term | None] = [None] * len(op.operands)
+        for i in reversed(range(len(op.operands))):  # the first may be made of d's own memory
             if op.is_constant(i):
-                cotangents.append(None)
                 continue
             indices = DenseArrayBase.from_list(i64, [*before, i])
             first, *rest = [*(x[k] for k in range(len(op.operands))), d]
-            cotangents.append(first.prim(Vjp(self), *rest, **options, indices=indices))
+            cotangents[i] = first.prim(Vjp(self), *rest, **options, indices=indices)
         return cotangents
 
     def jvp(self, op: FnOp, x: Sequence[Term], d: Terms, y: Term) -> Term | None:
@@ -92,6 +92,10 @@ class Vjp(ByOperators):
 
     def __init__(self, of: Primitive) -> None:
         self.of = of
+        if isinstance(self.base, GetItem):
+            self.types_only = (0,)
+        elif isinstance(self.base, ArrayFunction) and self.base.stores:
+            self.types_only = (0, 1)
 
     @property
     def text(self) -> str:
@@ -109,7 +113,23 @@ class Vjp(ByOperators):
         number = isinstance(wanted.type, Scalar) and wanted.type.kind != "float"
         if number or isinstance(wanted.type, Text | NoneType) or is_inactive(wanted):
             return V(NOTHING)
+        if (
+            isinstance(self.of, ArrayFunction)
+            and self.of.stores
+            and all(isinstance(v.type, Scalar) for v in x[2:-1])
+        ):
+            return self._stored(m, op, x, where)
         return super().infer(m, op, x, where)
+
+    def _stored(self, m: Typing, op: FnOp, x: list[V], where: str) -> V:
+        """Of a store at numbers: what it wrote gets the part of the cotangent there, and the rest zeros."""
+        known = m.known_bounds(op.attributes, x, where)
+        *operands, d = x
+        if _path(op.attributes)[-1] == 0:
+            zeroed = [d, m.number(0.0), *operands[2:]]
+            return m.tensors(self.of, {"key": known["key"]}, zeroed, where)
+        part = GetItem().at(m, {"key": shifted(known["key"], -1)}, [d, *operands[2:]], where)
+        return SumLike().infer(m, op, [part, operands[1]], where)
 
     def _slice(self, m: Typing, op: FnOp, x: list[V], where: str) -> V:
         """Of a part of a tuple: the cotangents of its items; what is applied to that takes the part again."""
@@ -213,7 +233,7 @@ def _product(u: Unit, left: SSAValue, right: SSAValue) -> SSAValue:
         text = " and ".join("x".join(map(str, s)) for s in (a, b))
         raise VerifyException(
             f"matrix product of {text}: {a[-1]} columns and {b[0] if len(b) == 1 else b[-2]} rows"
-            "; they must be as many"
+            "; these numbers must be equal"
         )
     kind = "matmul" if len(shape_of(wide_left)) == len(shape_of(wide_right)) == 2 else "batch_matmul"
     product = u.op(kind, wide_left, wide_right)
@@ -237,6 +257,10 @@ def _keyed(attributes: Options, shapes: Sequence[tuple[int, ...]]) -> list[Subsc
     return [(e.place, size) for e, size in zip(entries, shapes[0], strict=False) if isinstance(e, At)]
 
 
+#: Functions whose second operand becomes elements of the first.
+_STORES = ("setitem", "insert")
+
+
 class ArrayFunction(ByOperators):
     """A function of arrays by its name in NumPy: `np:cumsum`."""
 
@@ -245,20 +269,20 @@ class ArrayFunction(ByOperators):
             raise VerifyException(
                 f"there is no function of arrays {function}; see the reference of functions"
             )
-        self.of = function
+        self.of, self.stores = function, function == "setitem"
 
     @property
     def text(self) -> str:
         return f"np:{self.of}"
 
     def infer(self, m: Typing, op: FnOp, x: list[V], where: str) -> V:
-        if self.of == "setitem":
+        if self.of in _STORES:
             x = [x[0], fitted(m, x[0], x[1], where), *x[2:]]
         return super().infer(m, op, x, where)
 
     def python(self, op: FnOp) -> Function:
         run = super().python(op)
-        if self.of != "setitem":
+        if self.of not in _STORES:
             return run
         return lambda whole, value, *places: run(whole, fitting(whole, value, op.source), *places)
 
@@ -291,13 +315,17 @@ class GetItem(ByOperators):
         attributes = m.known_bounds(op.attributes, x, where)
         if isinstance(x[0].type, TupleType):
             return m.tuple(parts(x[0])[key_of(attributes)[0]])
+        return self.at(m, attributes, x, where)
+
+    def at(self, m: Typing, attributes: Options, x: list[V], where: str) -> V:
+        """The part of an array."""
         result, *indices = x
-        rows = all(isinstance(e, At) for e in key_of(attributes))
-        if rows and all(isinstance(v.type, Scalar) for v in indices):
+        key = key_of(attributes)
+        if all(isinstance(e, At) for e in key) and all(isinstance(v.type, Scalar) for v in indices):
             for index in indices:  # rows of memory are found without a copy
-                result = Item().infer(m, op, [result, index], where)
+                result = Item().at(m, result, index, where)
             return result
-        return m.tensors(self, op.attributes, x, where)
+        return m.tensors(self, attributes, x, where)
 
     def build(self, u: Unit, options: dict[str, Any], attributes: Options, x: Sequence[SSAValue]) -> SSAValue:
         return getitem(u, attributes, x)
@@ -320,7 +348,7 @@ class Stack(ByOperators):
         shape = shape_of(same[0])
         if any(shape_of(v) != shape for v in same):
             shapes = " and ".join(sorted({str(shape_of(v)) for v in same}))
-            raise VerifyException(f"items of shapes {shapes}; give them one shape")
+            raise VerifyException(f"items of shapes {shapes}; give them the same shape")
         axis = options["axis"] % (len(shape) + 1)
         rows = [u.reshape(v, (*shape[:axis], 1, *shape[axis:])) for v in same]
         joined = u.op("concat", rows, axis=axis)  # pyright: ignore[reportArgumentType]

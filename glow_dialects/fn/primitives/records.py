@@ -261,7 +261,7 @@ class MakeDict(Primitive):
         keys, values = _columns(x[0], where)
         names = [k.type.value for k in keys if isinstance(k.type, Text)]
         if len(names) != len(keys):
-            what = "the keys of a dict must be texts that are known when compiling"
+            what = "the keys of a dict must be strings known at compile time"
             raise UnsupportedError(f"{where}: {what}")
         return dict_of(dict(zip(names, values, strict=True)))
 

@@ -18,6 +18,7 @@ from glow_dialects.fn.domain import Scalar, TensorType, Text, TupleType
 from glow_dialects.fn.domain import text as text_of
 from glow_dialects.fn.primitive import Constant, Function, Options, Pointwise, Primitive, Result, Term, Typing
 from glow_dialects.fn.primitives.cotangents import ReshapeLike
+from glow_dialects.fn.primitives.fitted import fitted, fitting
 from glow_dialects.fn.regions import out_of_bounds, shape_attribute
 from glow_dialects.fn.syntax import FnOp
 from glow_dialects.fn.unit import limits
@@ -41,7 +42,7 @@ def _static_shape(v: V, where: str) -> Attribute:
     items = parts(v) if isinstance(v.type, TupleType) else [v]
     numbers = [i.type.const for i in items if isinstance(i.type, Scalar) and i.type.kind == "int"]
     if len(numbers) != len(items) or None in numbers:
-        raise UnknownNumberError(f"{where}: a shape must be known when compiling; use numbers and x.shape")
+        raise UnknownNumberError(f"{where}: a shape must be known at compile time; use numbers and x.shape")
     return shape_attribute([size(n) for n in numbers if n is not None])
 
 
@@ -63,7 +64,7 @@ class Reshape(Primitive):
             text = "x".join(map(str, shape_of(x[0])))
             raise VerifyException(
                 f"reshape of {text} ({count} elements) to {tuple(options['shape'])}"
-                "; both need as many elements"
+                "; both need the same number of elements"
             )
         return u.reshape(x[0], shape)
 
@@ -107,7 +108,7 @@ class AstypeAs(Pointwise):
     def infer(self, m: Typing, op: FnOp, x: list[V], where: str) -> V:
         kind = x[1].type
         if not isinstance(kind, Text):
-            raise UnsupportedError(f"{where}: {text_of(kind)} is no dtype; use x.dtype or np.float32")
+            raise UnsupportedError(f"{where}: {text_of(kind)} is not a dtype; use x.dtype or np.float32")
         return m.tensors(Astype(), {"dtype": StringAttr(kind.value)}, [x[0]], where)
 
     def partial(self, i: int, d: Term, x: Sequence[Term], y: Result) -> Term | None:
@@ -144,9 +145,24 @@ class Fitting(Pointwise):
         return None if i else d
 
 
+class FittingElement(Pointwise):
+    """A value; a number must be one that the elements of an array hold, of which it becomes one."""
+
+    name, arity, linear = "fitting_element", 2, (0,)
+
+    def infer(self, m: Typing, op: FnOp, x: list[V], where: str) -> V:
+        return fitted(m, x[1], x[0], where)
+
+    def python(self, op: FnOp) -> Function:
+        return lambda number, whole: fitting(whole, number, op.source)
+
+    def partial(self, i: int, d: Term, x: Sequence[Term], y: Result) -> Term | None:
+        return None if i else d
+
+
 def range_of(dtype: str) -> tuple[int, int] | None:
     """The least and the largest int of an element type; None where it holds all ints of 64 bits."""
     return limits([np.dtype(dtype), np.dtype(np.int64)], [False, True])
 
 
-SHAPES = (Shape, Reshape, Full, Astype, AstypeAs, Fitting)
+SHAPES = (Shape, Reshape, Full, Astype, AstypeAs, Fitting, FittingElement)

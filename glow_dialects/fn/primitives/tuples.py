@@ -84,7 +84,9 @@ class ConcatTuples(Primitive):
     def infer(self, m: Typing, op: FnOp, x: list[V], where: str) -> V:
         for v in x:
             if not isinstance(v.type, TupleType):
-                raise UnsupportedError(f"{where}: {text(v.type)} beside a tuple; use tuples of known length")
+                raise UnsupportedError(
+                    f"{where}: {text(v.type)} combined with a tuple; use tuples of known length"
+                )
         return m.tuple([*parts(x[0]), *parts(x[1])])
 
     def typed(self, m: Typing, op: FnOp, x: list[V], where: str) -> V:
@@ -150,7 +152,7 @@ class ToTuple(Primitive):
             if count and kind.shape[0] != count:
                 raise UnsupportedError(f"{where}: {kind.shape[0]} rows for {count} names")
             return m.tuple([m.tensors(Item(), {}, [x[0], m.number(i)], where) for i in range(kind.shape[0])])
-        raise UnsupportedError(f"{where}: {text(kind)} is unpacked; use a tuple or an array")
+        raise UnsupportedError(f"{where}: {text(kind)} cannot be unpacked; use a tuple or an array")
 
     def transpose(self, op: FnOp, i: int, d: Term, x: Sequence[Term]) -> Term:
         return d.prim(StackLike, x[0])

@@ -57,7 +57,7 @@ from glow_dialects.fn.values import NoCode, Target, V, captured, parts
 from glow_passes.fn.functions import Functions
 from glow_passes.fn.grouped_turns import ROLLED
 from glow_passes.fn.source_places import placed
-from glow_passes.fn.unrolling import LONG, TooLong, Unrolling, has_tensors, same_step
+from glow_passes.fn.unrolling import LONG, TooLong, Unrolling, has_tensors, plain, same_step
 
 #: Instances of one function that may nest before their types are merged.
 NESTING = 8
@@ -240,7 +240,11 @@ class Specializer(Meaning):
 
     def _in_turns(self, name: str, kinds: Sequence[Type], current: Instance) -> str:
         """The function of several turns at a time for a loop of tensors whose number of turns is known."""
-        if not self.unrolling.turns or not any(map(has_tensors, kinds)):
+        if (
+            not self.unrolling.turns
+            or not any(map(has_tensors, kinds))
+            or plain(name) in self.unrolling.rolled
+        ):
             return name
         base, *derived = re.split(r"(?=\.(?:fwd|jvp)(?:\.|$))", name)
         if derived.count(".fwd") > 1:
@@ -262,8 +266,8 @@ class Specializer(Meaning):
             except TypesDiffer as error:
                 name = instance.function.block.args[index].name_hint or f"argument {index}"
                 raise UnsupportedError(
-                    f"{self.functions.place(instance.name)}: '{name}' is {error} in turn;"
-                    " keep one type and shape for a value that a loop or recursion carries"
+                    f"{self.functions.place(instance.name)}: '{name}' is alternately {error}; keep one type "
+                    "and shape for a value that a loop or recursion carries"
                 ) from None
             if new != old:
                 assert not self.settled, f"{instance.name} is called with types that were not inferred"
@@ -338,10 +342,9 @@ class Specializer(Meaning):
                 return self.gradient(op, x[0], where)
             case OverOp():
                 return V(FnType(((self.functions.over(op, length(x[0], where)), ()),)), [])
-            case CallOp():
-                return self.call(op, x, instance)
             case _:
-                raise AssertionError(op.name)
+                assert isinstance(op, CallOp), op.name
+                return self.call(op, x, instance)
 
     def call(self, op: CallOp, x: list[V], instance: Instance) -> V:
         """The types that the possible callees give."""
@@ -353,7 +356,7 @@ class Specializer(Meaning):
                 result = self.sets.join(result, target.result)
             except TypesDiffer as error:
                 raise UnsupportedError(
-                    f"{op.source}: the branches give {error}; give both one type"
+                    f"{op.source}: the branches give {error}; both need the same type"
                 ) from None
         return V(result)
 
@@ -361,7 +364,7 @@ class Specializer(Meaning):
         """The instances that a call may reach, with the types of the captured values."""
         function = self.sets.resolve(x[0].type)
         if not isinstance(function, FnType | NamedType):
-            raise UnsupportedError(f"{where}: {text(function)} is called; call a function")
+            raise UnsupportedError(f"{where}: {text(function)} is called, but is not a function")
         kinds = tuple(v.type for v in x[1:])
         calls: list[tuple[Instance, tuple[Type, ...]]] = []
         members = self.sets.members(function)
@@ -389,7 +392,7 @@ class Specializer(Meaning):
         if isinstance(kind, NamedType):
             raise NotNative("partial of a function that refers to its own kind")
         if not isinstance(kind, FnType):
-            raise UnsupportedError(f"{where}: {text(kind)} is called; call a function")
+            raise UnsupportedError(f"{where}: {text(kind)} is called, but is not a function")
         more = tuple(v.type for v in values)
         entries = tuple((n, (*c, *more)) for n, c in kind.entries)
         for name, bound in entries:

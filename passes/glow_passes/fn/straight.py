@@ -87,7 +87,7 @@ def straight(functions: Functions, name: str, types: Sequence[Type], names: Sequ
 def _straight(
     functions: Functions, name: str, types: Sequence[Type], names: Sequence[str], turns: bool = True
 ) -> Straight:
-    inferred, root = infer(functions, name, types, turns=turns)
+    inferred, root = infer(functions, name, types, turns=turns, graph=True)
     graph = _Graph()
     inputs = iter(names)
     arguments = [V(t, graph.input(t, inputs)) for t in root.parameters]
@@ -225,7 +225,7 @@ class _Graph:
         """A primitive on numbers of one kind."""
         result = card.kinds(kind, "")[1]
         if result == "int" and not isinstance(card, _WRAPPING):
-            raise NotNative(f"{card.short} of numbers that the run tells, an int")
+            raise NotNative(f"{card.short} of numbers that are only known at run time")
         value = self._made(card, {}, [Kind(typed(v)) for v in x], x)
         if value.type != tensor((), DTYPES[result]):
             raise NotNative(f"{card.short} of {kind}s")

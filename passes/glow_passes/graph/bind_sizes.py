@@ -57,7 +57,7 @@ def bind_sizes(module: ModuleOp, sizes: Mapping[Symbol, int]) -> None:
     left = [s for s in conditions.symbols if s not in sizes]
     others = {id(e.conditions): e.conditions for e in sizes.values() if isinstance(e, Extent)}
     if len(others) + bool(left) > 1:
-        raise ShapeError(f"sizes are bound all at once; {', '.join(s.name for s in left)} are left")
+        raise ShapeError(f"all sizes must be bound together; {', '.join(s.name for s in left)} are left")
     if not left:
         del module.attributes[SYMBOLS]
     for made in others.values():
@@ -85,7 +85,7 @@ def sizes_of(module: ModuleOp, shapes: Mapping[str, Sequence[int]], every: bool 
     conditions = symbols_of(module)
     unknown = [str(s) for s in (conditions.symbols if conditions else ()) if s not in sizes]
     if unknown and every:
-        raise ShapeError(f"{_shapes(shapes)}: no input tells the size {', '.join(unknown)}")
+        raise ShapeError(f"{_shapes(shapes)}: no input determines the size {', '.join(unknown)}")
     return sizes
 
 
@@ -188,9 +188,7 @@ class BindSizesPass(GraphPass):
             name, _, number = item.rpartition("=")
             if name not in known or not number.isdecimal():
                 there = ", ".join(known) or "none"
-                raise ShapeError(
-                    f"glow-bind-sizes: '{item}': no size of that name, or no number; sizes: {there}"
-                )
+                raise ShapeError(f"glow-bind-sizes: '{item}': unknown size or not a number; sizes: {there}")
             symbol = known[name]
             if int(number) % symbol.divisor:
                 raise ShapeError(f"{symbol} = {number}: it is a multiple of {symbol.divisor}")

@@ -170,7 +170,7 @@ def tile_to_fit(op: InstrOp, space: str, room: int) -> bool:
         least = plan.bytes([1 if i in plan.loops else n for i, n in enumerate(plan.iteration.sizes)])
         raise CompileError(
             f"{op.name} of {op.operands[0].type}: the smallest tile takes {least} bytes, and memory "
-            f"'{space}' has room for {room}; run the operator elsewhere (supports), or give it more of it"
+            f"'{space}' has {room}; exclude the operator in supports(), or give it more memory"
         )
     return tile(op, space, sizes)
 

@@ -116,7 +116,7 @@ class UnrollPass(InstructionPass):
 
     def __post_init__(self) -> None:
         if self.by < 0:
-            raise UnsupportedError(f"by={self.by}: loops are unrolled by a positive number of turns, or 0")
+            raise UnsupportedError(f"by={self.by}: the number of unrolled iterations must be positive, or 0")
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         for function in instr_functions(op):

@@ -19,7 +19,7 @@ def by_support(graph: NodeGraph, devices: Sequence[Supports]) -> list[tuple[int,
     for node in graph.nodes:
         able = [i for i, supports in enumerate(devices) if supports(node.op)]
         if not able:
-            raise PartitionError(f"no device runs node {node.label}")
+            raise PartitionError(f"no device supports node {node.label}")
         chosen.append(able[0])
     before: list[list[int]] = [[] for _ in graph.nodes]
     for writer, reader, _ in graph.edges():

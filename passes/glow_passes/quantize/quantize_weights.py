@@ -49,7 +49,7 @@ class Form:
     def check(self) -> None:
         """Raise QuantizationError for what there is no form of."""
         if self.bits not in (4, 8):
-            raise QuantizationError(f"weights of {self.bits} bits: there are those of 4 and 8")
+            raise QuantizationError(f"weights of {self.bits} bits are not supported; use 4 or 8")
         if self.group < 1:
             raise QuantizationError(f"group={self.group}: expected a number of inputs")
 

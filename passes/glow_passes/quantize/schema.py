@@ -24,7 +24,7 @@ LARGEST = 1e30
 
 
 class QuantizationError(GlowError):
-    """A profile, range or option that cannot be quantised with; the message says which."""
+    """A profile, a range or an option that cannot be used for quantisation."""
 
 
 @dataclass(frozen=True)

@@ -23,10 +23,10 @@ def quantize_blocks(
     squared errors, weighed by `importance` [inputs], such as the mean squares of the activations.
     """
     if bits not in _SHRINKS:
-        raise GlowError(f"weights of {bits} bits: there are those of 4 and 8")
+        raise GlowError(f"weights of {bits} bits are not supported; use 4 or 8")
     outputs, inputs = weights.shape
     if block < 1 or inputs % block:
-        raise GlowError(f"{inputs} inputs of a matrix are no whole number of blocks of {block}")
+        raise GlowError(f"{inputs} inputs of a matrix are not a multiple of the block size {block}")
     weigh = np.ones(inputs, np.float32) if importance is None else np.asarray(importance, np.float32)
     codes = np.empty((outputs, inputs), np.uint8)
     scales = np.empty((outputs, inputs // block), np.float32)

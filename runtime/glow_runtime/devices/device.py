@@ -13,16 +13,31 @@ from glow_dialects.core.errors import DeviceError, GlowError
 
 @dataclass(frozen=True)
 class Device:
-    """A place that runs programs.
+    """Something that runs programs.
 
-    `kind`: `cpu` (threads of this process), `interpreter` (the same, by NumPy), `process` (a process of its
-    own, which may crash alone), `ray` (an actor, on another machine perhaps), or one of an installed package.
-    `memory`: bytes for the constants of programs; None is what the machine has. `cores`: how many runs go
-    side by side, or the numbers of the cores on which they are kept. `threads`: of each program. `flops`,
-    `bandwidth` and `link` are rates a second (arithmetic, bytes of its memory, bytes to and from it), from
-    which partitions are balanced; None: measured, see `rates_of`. `retry`: whether runs that a crash of the
-    device ended are repeated, once. `exact`: it computes quantised operators of models in float, by their
-    definitions (see `compile`).
+    Args:
+        kind: "cpu" (threads of this process), "interpreter" (the same, in NumPy), "process" (a separate
+            process, which may crash alone), "ray" (an actor, possibly on another machine), or the kind of an
+            installed package.
+        name: A name for reports; by default the kind with a number.
+        memory: Bytes for the constants of programs; None means no limit.
+        backend: The backend that compiles for it; by default that of the kind.
+        cores: The number of runs at a time, or the numbers of the cores that they run on.
+        threads: Threads of each program.
+        flops: Arithmetic operations per second, to balance partitions; None: measured, see `rates_of`.
+        bandwidth: Bytes per second of its memory; None: measured.
+        link: Bytes per second to and from it; None: measured.
+        retry: Repeat a run once if the device crashed.
+        exact: Compute quantised operators in float, by their definitions; see `compile`.
+        supported: Names of the only operators that it runs.
+        unsupported: Names of operators that it does not run.
+        options: Options of the kind.
+
+    Examples:
+        >>> glow.Device("cpu", memory=64 << 20, threads=2).memory
+        67108864
+        >>> glow.Device.parse("cpu:0,memory=64M").memory
+        67108864
     """
 
     kind: str = "cpu"

@@ -50,7 +50,7 @@ class ProgramRecipe(Recipe):
     def runner(self) -> Runner:
         program = self.backend.read_program(self.folder)
         if program is None:
-            raise OSError(f"{self.folder} holds no program for backend {self.backend.name}")
+            raise OSError(f"{self.folder} contains no program for backend {self.backend.name}")
         return program
 
 

@@ -31,7 +31,7 @@ def kinds() -> dict[str, Callable[[Device], DeviceManager]]:
             known[entry.name] = entry.load()
         except Exception as error:  # whatever a package does when it is imported
             problem = f"{type(error).__name__}: {error}"
-            warn(f"device kind '{entry.name}' of {entry.value} is left out: {problem}", RuntimeWarning, 2)
+            warn(f"device kind '{entry.name}' of {entry.value} is ignored: {problem}", RuntimeWarning, 2)
     return known | {kind: _own(kind) for kind in _OWN}
 
 

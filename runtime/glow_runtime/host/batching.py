@@ -29,10 +29,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Batching:
-    """How batches form: at most `size` samples, a first one waits `delay` seconds for others.
+    """How a host forms batches of requests.
 
-    `sizes` are the batches that run (padded with zeros up to the next). By default a batch is what it is
-    where one program serves any number of samples, and a power of two elsewhere.
+    Args:
+        size: The largest number of samples in a batch.
+        delay: How many seconds the first request waits for others.
+        sizes: The batch sizes that run; smaller batches are padded with zeros. By default a batch has the
+            samples that arrived, if one program serves any number, and otherwise a power of two.
+
+    Examples:
+        >>> glow.Batching(size=16, delay=0.001).size
+        16
     """
 
     size: int = 8

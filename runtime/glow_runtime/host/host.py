@@ -91,11 +91,24 @@ class HostManager:
         shapes: Shapes | None = None,
         batching: Batching | None = None,
     ) -> Network:
-        """Divide, compile and load a model under a name.
+        """Partition, compile and load a model.
 
-        `partition`: `auto` (as few as the devices' memory allows), `balance` (one a device), `none`, a count.
-        `replicas`: copies of the whole on other devices, or `saturate`. `shapes` binds open dimensions.
-        NetworkError where the name is taken; any error leaves nothing behind.
+        Args:
+            name: The name of the network.
+            model: A model in any form that `compile` accepts.
+            partition: "auto" (as few partitions as the devices' memory allows), "balance" (one per device),
+                "none", or a number.
+            replicas: Copies on other devices, or "saturate" for as many as fit.
+            shapes: Fixes dynamic dimensions.
+            batching: Runs requests together; see `Batching`.
+
+        Returns:
+            The network.
+
+        Raises:
+            NetworkError: The name is already used.
+            PartitionError: The model cannot be partitioned in this way.
+            GlowError: The model cannot be compiled. After any error, nothing remains on the devices.
         """
         with self._lock:
             self._open()
@@ -121,9 +134,10 @@ class HostManager:
         shapes: Shapes | None = None,
         batching: Batching | None = None,
     ) -> Network:
-        """Put a new version of a network in the place of the present one, between two requests.
+        """Replace a network by a new version, between two requests.
 
-        The present one serves until the new one is loaded, and ends the requests that it has.
+        The old version serves until the new one is loaded, and finishes its requests. Arguments and errors
+        are those of `add_network`; NetworkError if there is no such network.
         """
         with self._lock:
             self._open()
@@ -164,10 +178,14 @@ class HostManager:
         return network
 
     def remove_network(self, name: str, wait: bool = True) -> None:
-        """Take a network off; a name that there is not is no error.
+        """Remove a network, if it exists.
 
-        Requests that it has are ended first; with `wait=False` they are a NetworkError, as is a network that
-        is being added.
+        Args:
+            name: The name of the network.
+            wait: Finish its requests first.
+
+        Raises:
+            NetworkError: Without `wait`: it has requests. Always: it is being added.
         """
         with self._lock:
             if name in self._adding:
@@ -195,7 +213,11 @@ class HostManager:
     def run(
         self, name: str, inputs: Mapping[str, Any], priority: int = 0, timeout: float | None = None
     ) -> Outputs:
-        """Outputs by name. It does what `submit` does, on this thread where a device is free for it."""
+        """Run a network and wait for the result. Arguments and errors are those of `submit`.
+
+        Returns:
+            The outputs by name.
+        """
         network = self.networks.get(name)
         if timeout is None and network is not None and network.inline:
             outputs = self._run_here(network, inputs)
@@ -206,10 +228,24 @@ class HostManager:
     def submit(
         self, name: str, inputs: Mapping[str, Any], priority: int = 0, timeout: float | None = None
     ) -> Future[Outputs]:
-        """A Future of the outputs by name. Smaller `priority` first; `timeout` in seconds, queue included.
+        """Send a request to a network.
 
-        All errors are the future's: BindingError, NetworkError (no such network), RefusedError (too many
-        requests), DeadlineError, ClosedError, and those of devices. `cancel` ends a request that waits.
+        Args:
+            name: The name of the network.
+            inputs: An array for each input, by name.
+            priority: Requests with smaller numbers come first.
+            timeout: Seconds until the result must be ready, including the time in the queue.
+
+        Returns:
+            A Future of the outputs. `cancel` works while the request waits. It may have these errors.
+
+        Raises:
+            BindingError: An input has a wrong name, shape or element type.
+            NetworkError: There is no such network.
+            RefusedError: Too many requests are waiting.
+            DeadlineError: The time is over.
+            ClosedError: The host has been closed.
+            DeviceError: A device failed.
         """
         network = self.networks.get(name)
         if network is None or self._closed:

@@ -205,4 +205,6 @@ def _model_function(
 
 
 def _refuse(folder: Path) -> Recipe:
-    raise NetworkError(f"an executable stays in its process; give the host the model ({folder.name})")
+    raise NetworkError(
+        f"an executable cannot move to another process; give the host the model ({folder.name})"
+    )

@@ -17,11 +17,20 @@ Noted = tuple[str, str, str, float, float, dict[str, Any]]
 
 
 class Telemetry(Tracer):
-    """A tracer that also gives OpenTelemetry each request: a span with its waits, runs and kernels below it.
+    """A Tracer that also sends OpenTelemetry a span for each request, with waiting, runs and kernels below
+    it.
 
-    `provider` is the tracer provider (None: the process's own, which `opentelemetry-instrument` sets up, or
-    your program). A request is a child of the span that its caller is in, another process's too where it
-    sends `traceparent` to the server. Options are those of `Tracer`.
+    A request is a child of the caller's span. For a caller in another process, the server uses its
+    `traceparent`.
+
+    Args:
+        provider: The tracer provider; None: the process's own.
+        levels: As for `Tracer`.
+        limit: As for `Tracer`.
+        kernels: As for `Tracer`.
+
+    Examples:
+        >>> host = glow.HostManager(tracer=glow.Telemetry())  # doctest: +SKIP
     """
 
     def __init__(

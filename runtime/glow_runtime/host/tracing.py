@@ -25,10 +25,18 @@ MOST_EVENTS = 1_000_000
 
 
 class Tracer:
-    """Spans of time on tracks, from any thread: requests, queues, transfers, partitions by device.
+    """Records when requests, queues, transfers and partitions ran, by device. Can be used from any thread.
 
-    `levels` are the categories that it notes; none: all. With `kernels`, networks that are added have
-    programs that tell when each of their steps was done, and runs of one program follow each other.
+    Args:
+        levels: The categories to record; empty means all.
+        limit: The largest number of events.
+        kernels: Also record each step of a program. A program then runs one request at a time.
+
+    Examples:
+        >>> tracer = glow.Tracer()
+        >>> with tracer.scope("preprocessing"):
+        ...     pass
+        >>> tracer.write("trace.json")
     """
 
     def __init__(

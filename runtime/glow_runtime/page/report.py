@@ -59,11 +59,24 @@ class CompilationReport:
 
 
 def report(net: Executable, title: str = "") -> CompilationReport:
-    """The compilation of the program that a network used last, done again and watched.
+    """Repeat the last compilation of a network and record it.
 
-    Passes, their times, what each changed, the plan of the memory; on the CPU also the seconds that each
-    kernel takes on random inputs. ShapeError where nothing is compiled yet, UnsupportedError for programs
-    that were loaded compiled.
+    Args:
+        net: The Executable.
+        title: Title of the page.
+
+    Returns:
+        A report with the passes, their times and changes, the memory plan and, on the CPU, the time of each
+        kernel on random inputs. `save(path)` writes it as a page.
+
+    Raises:
+        ShapeError: Nothing has been compiled yet.
+        UnsupportedError: The program was loaded from a file.
+
+    Examples:
+        >>> g = glow.GraphBuilder()
+        >>> g.save(g.relu(g.placeholder("x", (2,))), "y")
+        >>> glow.report(glow.compile(g)).save("page.html")
     """
     program = net.program
     shapes = {p.name: tuple(map(estimate, p.shape)) for p in program.inputs}

@@ -223,7 +223,7 @@ def _from_contents(item: Any, given: list[str], dtype: np.dtype[Any], shape: tup
     data = getattr(item.contents, field)
     if len(data) != prod(shape) or set(given) - {field}:
         text = f"{len(data)} elements for {item.datatype}{list(shape)}"
-        raise ProtocolError(f"input '{name}': {text} in {field}; there is {', '.join(given) or 'nothing'}")
+        raise ProtocolError(f"input '{name}': {text} in {field}; it has {', '.join(given) or 'nothing'}")
     try:
         values = [d.decode() for d in data] if dtype == object else data
         return np.array(values, dtype).reshape(shape)

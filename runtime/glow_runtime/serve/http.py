@@ -272,7 +272,7 @@ def _number(request: Request, header: str) -> int | None:
     if text is None:
         return None
     if not (text.isascii() and text.isdecimal() and len(text) < 20):
-        raise ProtocolError(f"{header}: '{text[:40]}' is no number of bytes")
+        raise ProtocolError(f"{header}: '{text[:40]}' is not a number of bytes")
     return int(text)
 
 

@@ -35,7 +35,7 @@ def read_object(body: bytes | memoryview) -> dict[str, Any]:
         if "\\ud" in text or "\\uD" in text:  # half a character, which has no bytes
             json.dumps(value, ensure_ascii=False).encode()
     except UnicodeEncodeError:
-        raise ProtocolError("the request has half of a surrogate pair, which is no text") from None
+        raise ProtocolError("the request contains half of a surrogate pair, which is not text") from None
     except (ValueError, RecursionError) as error:
         raise ProtocolError(f"the request is not JSON: {_reason(error)}") from None
     if not isinstance(value, dict):
@@ -67,7 +67,7 @@ def text_of(value: object, what: str) -> str:
 def whole_of(value: object, what: str, low: int, high: int) -> int:
     """A whole number from `low` to `high`; ProtocolError where `value` is none."""
     if type(value) is not int or not low <= value <= high:
-        raise ProtocolError(f"{what} is {shown(value)}, not a whole number from {low} to {high}")
+        raise ProtocolError(f"{what} is {shown(value)}, not an integer from {low} to {high}")
     return value
 
 

@@ -22,6 +22,18 @@ def status(host: HostManager) -> dict[str, Any]:
     return {"ready": host.ready, "networks": networks, "devices": devices}
 
 
+_OF_DEVICES = (
+    ("runs", "counter", "Runs of functions."),
+    ("errors", "counter", "Runs that failed."),
+    ("restarts", "counter", "Restarts after a crash."),
+    ("busy", "counter", "Seconds of runs."),
+    ("queued", "gauge", "Runs that wait."),
+    ("memory", "gauge", "Bytes for constants."),
+    ("used", "gauge", "Bytes of constants."),
+)
+"""Figures of devices: name, kind and text."""
+
+
 def prometheus(host: HostManager) -> str:
     """The metrics, in Prometheus' text format."""
     lines: list[str] = []
@@ -59,15 +71,7 @@ def prometheus(host: HostManager) -> str:
     metric(
         "batches_total", "counter", "Batches.", [(f'network="{n}"', s.batches) for n, s in networks.items()]
     )
-    for name, kind, text in (
-        ("runs", "counter", "Runs of functions."),
-        ("errors", "counter", "Runs that failed."),
-        ("restarts", "counter", "Restarts after a crash."),
-        ("busy", "counter", "Seconds of runs."),
-        ("queued", "gauge", "Runs that wait."),
-        ("memory", "gauge", "Bytes for constants."),
-        ("used", "gauge", "Bytes of constants."),
-    ):
+    for name, kind, text in _OF_DEVICES:
         end = "_total" if kind == "counter" else ""
         metric(
             f"device_{name}{end}",

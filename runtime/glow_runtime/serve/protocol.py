@@ -144,7 +144,7 @@ def _strings(name: str, data: bytes, most: int) -> list[str]:
         (length,) = struct.unpack_from("<I", data, at)
         at += 4
         if at + length > len(data):
-            raise ProtocolError(f"input '{name}': a string of {length} bytes is cut short")
+            raise ProtocolError(f"input '{name}': a string of {length} bytes is truncated")
         try:
             strings.append(data[at : at + length].decode())
         except UnicodeDecodeError:
@@ -315,7 +315,9 @@ def chosen_outputs(request: InferRequest, outputs: Mapping[str, Any]) -> list[tu
     wanted = request.outputs or [Wanted(name, request.binary) for name in outputs]
     for output in wanted:
         if not isinstance(outputs[output.name], np.ndarray):
-            raise ProtocolError(f"output '{output.name}' is no tensor, which the protocol has not")
+            raise ProtocolError(
+                f"output '{output.name}' is not a tensor, which the protocol does not support"
+            )
     return [(w, outputs[w.name]) for w in wanted]
 
 

@@ -61,7 +61,9 @@ def find_models(texts: Sequence[str], programs: bool = False) -> list[ModelFile]
     keys = [(f.name, f.version) for f in files]
     for file in files:
         if not _NAME.fullmatch(file.name):
-            raise GlowError(f"'{file.name}' is no name for a model: letters, digits, '_', '.', '-' and '@'")
+            raise GlowError(
+                f"'{file.name}' is not a name for a model; use letters, digits, '_', '.', '-' and '@'"
+            )
         if keys.count((file.name, file.version)) > 1:
             raise GlowError(
                 f"two models have name '{file.name}' and version {file.version}: say NAME={file.path}"

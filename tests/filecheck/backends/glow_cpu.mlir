@@ -95,8 +95,8 @@ glow.func @main {
 
 // -----
 
-// expected-error@unknown {{glow.mul: a body reads only its own values}}
-// CHECK: glow.mul: a body reads only its own values
+// expected-error@unknown {{glow.mul: a body may only use its own values}}
+// CHECK: glow.mul: a body may only use its own values
 glow.placeholder @a : tensor<3x3xf32>
 glow.placeholder @f : tensor<f32>
 glow.func @main {

@@ -1,8 +1,8 @@
 // RUN: glow-opt %s --split-input-file --verify-diagnostics | filecheck %s
 
 // Started before the loop, waited for in each turn.
-// expected-error@unknown {{glow_instr.start_copy: the token is waited for in a loop, in each turn; carry it into the loop, or wait before}}
-// CHECK: glow_instr.start_copy: the token is waited for in a loop, in each turn; carry it into the loop, or wait before
+// expected-error@unknown {{glow_instr.start_copy: the token is waited for in a loop, in each iteration; carry it into the loop, or wait before}}
+// CHECK: glow_instr.start_copy: the token is waited for in a loop, in each iteration; carry it into the loop, or wait before
 glow.placeholder @x state : tensor<8x8xf32>
 glow.placeholder @y output : tensor<8x8xf32>
 glow_instr.func @waited_in_turns attributes {memories = {near = {size = 4096 : i64}}} declare {
@@ -20,8 +20,8 @@ glow_instr.func @waited_in_turns attributes {memories = {near = {size = 4096 : i
 // -----
 
 // Started in each turn, waited for after the last.
-// expected-error@unknown {{glow_instr.start_copy: nothing waits for the token; every token is waited for once}}
-// CHECK: glow_instr.start_copy: nothing waits for the token; every token is waited for once
+// expected-error@unknown {{glow_instr.start_copy: nothing waits for the token; each token must be waited for once}}
+// CHECK: glow_instr.start_copy: nothing waits for the token; each token must be waited for once
 glow.placeholder @x state : tensor<8x8xf32>
 glow.placeholder @y output : tensor<8x8xf32>
 glow_instr.func @started_in_turns attributes {memories = {near = {size = 4096 : i64}}} declare {
@@ -38,8 +38,8 @@ glow_instr.func @started_in_turns attributes {memories = {near = {size = 4096 : 
 // -----
 
 // A carried token that a turn does not take.
-// expected-error@unknown {{glow_instr.for: nothing waits for the token; every token is waited for once}}
-// CHECK: glow_instr.for: nothing waits for the token; every token is waited for once
+// expected-error@unknown {{glow_instr.for: nothing waits for the token; each token must be waited for once}}
+// CHECK: glow_instr.for: nothing waits for the token; each token must be waited for once
 glow.placeholder @x state : tensor<8x8xf32>
 glow.placeholder @y output : tensor<8x8xf32>
 glow_instr.func @dropped attributes {memories = {near = {size = 4096 : i64}}} declare {
@@ -59,8 +59,8 @@ glow_instr.func @dropped attributes {memories = {near = {size = 4096 : i64}}} de
 // -----
 
 // A turn hands on fewer tokens than the loop carries.
-// expected-error@unknown {{glow_instr.for: the loop carries 1 tokens, a turn yields 0}}
-// CHECK: glow_instr.for: the loop carries 1 tokens, a turn yields 0
+// expected-error@unknown {{glow_instr.for: the loop carries 1 tokens, an iteration yields 0}}
+// CHECK: glow_instr.for: the loop carries 1 tokens, an iteration yields 0
 glow.placeholder @x state : tensor<8x8xf32>
 glow.placeholder @y output : tensor<8x8xf32>
 glow_instr.func @fewer attributes {memories = {near = {size = 4096 : i64}}} declare {
@@ -79,8 +79,8 @@ glow_instr.func @fewer attributes {memories = {near = {size = 4096 : i64}}} decl
 // -----
 
 // The result of a loop is a token like any other.
-// expected-error@unknown {{glow_instr.for: nothing waits for the token; every token is waited for once}}
-// CHECK: glow_instr.for: nothing waits for the token; every token is waited for once
+// expected-error@unknown {{glow_instr.for: nothing waits for the token; each token must be waited for once}}
+// CHECK: glow_instr.for: nothing waits for the token; each token must be waited for once
 glow.placeholder @x state : tensor<8x8xf32>
 glow.placeholder @y output : tensor<8x8xf32>
 glow_instr.func @result attributes {memories = {near = {size = 4096 : i64}}} declare {
@@ -147,8 +147,8 @@ glow_instr.func @other_turn attributes {memories = {near = {size = 4096 : i64}}}
 // -----
 
 // A loop without turns.
-// expected-error@unknown {{glow_instr.for: 8 to 8 step 1 has no turns; bounds go up, by a positive step}}
-// CHECK: glow_instr.for: 8 to 8 step 1 has no turns; bounds go up, by a positive step
+// expected-error@unknown {{glow_instr.for: 8 to 8 step 1 has no iterations; the upper bound must be larger, and the step positive}}
+// CHECK: glow_instr.for: 8 to 8 step 1 has no iterations; the upper bound must be larger, and the step positive
 glow.placeholder @x state : tensor<8x8xf32>
 glow.placeholder @y output : tensor<8x8xf32>
 glow_instr.func @empty attributes {memories = {near = {size = 4096 : i64}}} declare {
@@ -162,8 +162,8 @@ glow_instr.func @empty attributes {memories = {near = {size = 4096 : i64}}} decl
 // -----
 
 // A loop that goes down.
-// expected-error@unknown {{glow_instr.for: 0 to 8 step -1 has no turns; bounds go up, by a positive step}}
-// CHECK: glow_instr.for: 0 to 8 step -1 has no turns; bounds go up, by a positive step
+// expected-error@unknown {{glow_instr.for: 0 to 8 step -1 has no iterations; the upper bound must be larger, and the step positive}}
+// CHECK: glow_instr.for: 0 to 8 step -1 has no iterations; the upper bound must be larger, and the step positive
 glow.placeholder @x state : tensor<8x8xf32>
 glow.placeholder @y output : tensor<8x8xf32>
 glow_instr.func @down attributes {memories = {near = {size = 4096 : i64}}} declare {

@@ -1,8 +1,8 @@
 // RUN: glow-opt %s --split-input-file --verify-diagnostics | filecheck %s
 
 // A token that nobody takes: the copy may never end.
-// expected-error@unknown {{glow_instr.start_copy: nothing waits for the token; every token is waited for once}}
-// CHECK: glow_instr.start_copy: nothing waits for the token; every token is waited for once
+// expected-error@unknown {{glow_instr.start_copy: nothing waits for the token; each token must be waited for once}}
+// CHECK: glow_instr.start_copy: nothing waits for the token; each token must be waited for once
 glow.placeholder @x state : tensor<8x8xf32>
 glow.placeholder @y output : tensor<8x8xf32>
 glow_instr.func @never attributes {memories = {near = {size = 4096 : i64}}} declare {
@@ -17,8 +17,8 @@ glow_instr.func @never attributes {memories = {near = {size = 4096 : i64}}} decl
 // -----
 
 // Each token is one event.
-// expected-error@unknown {{glow_instr.start_copy: the token is waited for 2 times; every one is once}}
-// CHECK: glow_instr.start_copy: the token is waited for 2 times; every one is once
+// expected-error@unknown {{glow_instr.start_copy: the token is waited for 2 times; each token must be waited for once}}
+// CHECK: glow_instr.start_copy: the token is waited for 2 times; each token must be waited for once
 glow.placeholder @x state : tensor<8x8xf32>
 glow.placeholder @y output : tensor<8x8xf32>
 glow_instr.func @twice attributes {memories = {near = {size = 4096 : i64}}} declare {
@@ -35,8 +35,8 @@ glow_instr.func @twice attributes {memories = {near = {size = 4096 : i64}}} decl
 // -----
 
 // One wait that takes a token twice.
-// expected-error@unknown {{glow_instr.start_copy: the token is waited for 2 times; every one is once}}
-// CHECK: glow_instr.start_copy: the token is waited for 2 times; every one is once
+// expected-error@unknown {{glow_instr.start_copy: the token is waited for 2 times; each token must be waited for once}}
+// CHECK: glow_instr.start_copy: the token is waited for 2 times; each token must be waited for once
 glow.placeholder @x state : tensor<8x8xf32>
 glow.placeholder @y output : tensor<8x8xf32>
 glow_instr.func @same_wait attributes {memories = {near = {size = 4096 : i64}}} declare {
@@ -269,8 +269,8 @@ glow_instr.func @shape attributes {memories = {near = {size = 4096 : i64}}} decl
 // -----
 
 // Nothing waits for what a predicate may leave out.
-// expected-error@unknown {{glow_instr.start_copy: what is waited for cannot be left out by a predicate}}
-// CHECK: glow_instr.start_copy: what is waited for cannot be left out by a predicate
+// expected-error@unknown {{glow_instr.start_copy: an instruction that is waited for cannot have a predicate}}
+// CHECK: glow_instr.start_copy: an instruction that is waited for cannot have a predicate
 glow.placeholder @x state : tensor<8x8xf32>
 glow.placeholder @y output : tensor<8x8xf32>
 glow_instr.func @predicate attributes {memories = {near = {size = 4096 : i64}}} declare {

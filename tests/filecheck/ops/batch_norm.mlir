@@ -51,8 +51,8 @@ glow.func @main {
 
 // -----
 
-// expected-error@unknown {{glow.batch_norm: tensor<4xf32> where the channels want tensor<3xf32>}}
-// CHECK: tensor<4xf32> where the channels want tensor<3xf32>
+// expected-error@unknown {{glow.batch_norm: tensor<4xf32> where the channels need tensor<3xf32>}}
+// CHECK: tensor<4xf32> where the channels need tensor<3xf32>
 glow.placeholder @a0 input : tensor<2x3x4x2xf32>
 glow.placeholder @a1 input : tensor<4xf32>
 glow.placeholder @a2 input : tensor<3xf32>

@@ -61,8 +61,8 @@ glow.func @main {
 
 // -----
 
-// expected-error@unknown {{glow.cached_attention: sinks are tensor<2xf32>; give one number a head of q}}
-// CHECK: glow.cached_attention: sinks are tensor<2xf32>; give one number a head of q
+// expected-error@unknown {{glow.cached_attention: sinks are tensor<2xf32>; give one number per head of q}}
+// CHECK: glow.cached_attention: sinks are tensor<2xf32>; give one number per head of q
 glow.placeholder @q input : tensor<1x2x4x8xf32>
 glow.placeholder @keys state : tensor<3x2x9x8xf32>
 glow.placeholder @numbers input : tensor<1xi32>

@@ -33,8 +33,8 @@ glow.func @main {
 
 // -----
 
-// expected-error@unknown {{glow.conv: pads [1, 1] has 2 entries, 2 spatial axes want 4}}
-// CHECK: pads [1, 1] has 2 entries, 2 spatial axes want 4
+// expected-error@unknown {{glow.conv: pads [1, 1] has 2 entries, 2 spatial axes need 4}}
+// CHECK: pads [1, 1] has 2 entries, 2 spatial axes need 4
 glow.placeholder @a0 input : tensor<1x2x5x6xf32>
 glow.placeholder @a1 input : tensor<3x2x3x3xf32>
 glow.placeholder @a2 input : tensor<3xf32>

@@ -25,8 +25,8 @@ glow.func @error0 {
 
 // -----
 
-// expected-error@unknown {{glow.dft: one half stands for real signals only}}
-// CHECK: glow.dft: one half stands for real signals only
+// expected-error@unknown {{glow.dft: onesided is for real signals only}}
+// CHECK: glow.dft: onesided is for real signals only
 glow.placeholder @x input : tensor<4x2xf32>
 glow.func @error1 {
   %x = glow.get @x : tensor<4x2xf32>

@@ -13,8 +13,8 @@ glow.func @main {
 
 // -----
 
-// CHECK: glow.expert_matmul: tensor<3x20xf32> by rows of tensor<5x20x7xf32>; they must be as many
-// expected-error@unknown {{glow.expert_matmul: tensor<3x20xf32> by rows of tensor<5x20x7xf32>; they must be as many}}
+// CHECK: glow.expert_matmul: tensor<3x20xf32> by rows of tensor<5x20x7xf32>; these numbers must be equal
+// expected-error@unknown {{glow.expert_matmul: tensor<3x20xf32> by rows of tensor<5x20x7xf32>; these numbers must be equal}}
 glow.placeholder @x input : tensor<3x20xf32>
 glow.placeholder @w input : tensor<5x20x7xf32>
 glow.placeholder @e input : tensor<3xi64>
@@ -27,8 +27,8 @@ glow.func @main {
 
 // -----
 
-// CHECK: glow.expert_matmul: experts are tensor<2xi64>; give one number of i64 for each row
-// expected-error@unknown {{glow.expert_matmul: experts are tensor<2xi64>; give one number of i64 for each row}}
+// CHECK: glow.expert_matmul: experts are tensor<2xi64>; give one i64 number per row
+// expected-error@unknown {{glow.expert_matmul: experts are tensor<2xi64>; give one i64 number per row}}
 glow.placeholder @x input : tensor<3x20xf32>
 glow.placeholder @w input : tensor<5x7x20xf32>
 glow.placeholder @e input : tensor<2xi64>

@@ -61,8 +61,8 @@ glow.func @outer {
 
 // -----
 
-// expected-error@unknown {{glow.exp: predicate tensor<3xi1> fits no batch, those are [2]}}
-// ERROR: error: {{.*}}the program is not valid: glow.exp: predicate tensor<3xi1> fits no batch, those are [2]
+// expected-error@unknown {{glow.exp: predicate tensor<3xi1> does not fit the batch sizes [2]}}
+// ERROR: error: {{.*}}the program is not valid: glow.exp: predicate tensor<3xi1> does not fit the batch sizes [2]
 glow.placeholder @x input : tensor<2xf32>
 glow.placeholder @p input : tensor<3xi1>
 glow.func @main {

@@ -19,8 +19,8 @@ glow.func @non_max_suppression {
 
 // -----
 
-// expected-error@unknown {{glow.non_max_suppression: boxes (1, 9, 4) and scores (1, 2, 8) do not belong together}}
-// CHECK: glow.non_max_suppression: boxes (1, 9, 4) and scores (1, 2, 8) do not belong together
+// expected-error@unknown {{glow.non_max_suppression: boxes (1, 9, 4) and scores (1, 2, 8) do not match}}
+// CHECK: glow.non_max_suppression: boxes (1, 9, 4) and scores (1, 2, 8) do not match
 glow.placeholder @boxes input : tensor<1x9x4xf32>
 glow.placeholder @scores input : tensor<1x2x8xf32>
 glow.placeholder @one input : tensor<f32>

@@ -25,8 +25,8 @@ glow.func @error0 {
 
 // -----
 
-// expected-error@unknown {{glow.one_hot: values are tensor<3xf32>, not an off and an on value}}
-// CHECK: glow.one_hot: values are tensor<3xf32>, not an off and an on value
+// expected-error@unknown {{glow.one_hot: values are tensor<3xf32>, expected an off and an on value}}
+// CHECK: glow.one_hot: values are tensor<3xf32>, expected an off and an on value
 glow.placeholder @i input : tensor<3xi64>
 glow.placeholder @v input : tensor<3xf32>
 glow.func @error1 {

@@ -27,8 +27,8 @@ glow.func @error0 {
 
 // -----
 
-// expected-error@unknown {{glow.pad: pads are [0, -1, 0, 0], not pairs of sizes}}
-// CHECK: glow.pad: pads are [0, -1, 0, 0], not pairs of sizes
+// expected-error@unknown {{glow.pad: pads are [0, -1, 0, 0], expected two sizes per axis}}
+// CHECK: glow.pad: pads are [0, -1, 0, 0], expected two sizes per axis
 glow.placeholder @x input : tensor<2x3xf32>
 glow.func @error1 {
   %x = glow.get @x : tensor<2x3xf32>

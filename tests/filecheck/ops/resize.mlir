@@ -37,8 +37,8 @@ glow.func @error1 {
 
 // -----
 
-// expected-error@unknown {{glow.resize: roi has 0 entries, needs a begin and an end for each of 1 axes}}
-// CHECK: glow.resize: roi has 0 entries, needs a begin and an end for each of 1 axes
+// expected-error@unknown {{glow.resize: roi has 0 entries, expected a begin and an end for each of 1 axes}}
+// CHECK: glow.resize: roi has 0 entries, expected a begin and an end for each of 1 axes
 glow.placeholder @x input : tensor<2xf32>
 glow.func @error2 {
   %x = glow.get @x : tensor<2xf32>
@@ -67,8 +67,8 @@ glow.func @error4 {
 
 // -----
 
-// expected-error@unknown {{glow.resize_grad: tensor<4xf32> is no cotangent of tensor<2xf32>}}
-// CHECK: glow.resize_grad: tensor<4xf32> is no cotangent of tensor<2xf32>
+// expected-error@unknown {{glow.resize_grad: tensor<4xf32> is not a cotangent of tensor<2xf32>}}
+// CHECK: glow.resize_grad: tensor<4xf32> is not a cotangent of tensor<2xf32>
 glow.placeholder @g input : tensor<4xf32>
 glow.func @error5 {
   %g = glow.get @g : tensor<4xf32>

@@ -27,7 +27,8 @@ from glow_passes.fn.specialize import Instance, Specializer
 STACK_BYTES = 256 << 20
 #: Memory for the records and tensors of one run, and how much of it stays with the process.
 HEAP_LIMIT, HEAP_KEPT = 4 << 30, 256 << 20
-#: Characters of LLVM IR from which on a program of numbers gets only cheap passes: its code is all its work.
+#: Characters of LLVM IR from which on a program of numbers, or of loops over elements, gets only cheap
+#: passes: its code is all its work.
 LARGE_OF_NUMBERS = 4 * LARGE
 _NORESERVE, _DONTNEED = 0x4000, 4
 
@@ -51,7 +52,7 @@ class _Memory:
         flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _NORESERVE
         address = reserve(None, HEAP_LIMIT, mmap.PROT_READ | mmap.PROT_WRITE, flags, -1, 0)
         if address is None or address == ctypes.c_void_p(-1).value:
-            raise NotNative(f"{HEAP_LIMIT >> 30} GiB of addresses, which this system does not give")
+            raise NotNative(f"{HEAP_LIMIT >> 30} GiB of address space are not available on this system")
         self.first: int = address
         self.end = address + HEAP_LIMIT
 
@@ -100,7 +101,9 @@ class NativeFunction:
         outputs = leaves(self.result)
         function = emitter.emit_all()
         self._failures = emitter.support.failures
-        emitter.support.entry(function, inputs, outputs, sizes(self.result))
+        emitter.support.entry(function, inputs, outputs, sizes(self.result), emitter.copied_arguments())
+        #: Copies that the program does not ask for, with their places.
+        self.copies = emitter.owners.told
         now = time.perf_counter()
         self.seconds = {"emit": now - start}
         self.graphs = Graphs(emitter.t.tensors.runs, lower, target)
@@ -110,21 +113,26 @@ class NativeFunction:
         self.seconds["graphs"] = time.perf_counter() - now
         start = time.perf_counter()
         self.llvm = str(module)
-        code = emit_object(self.llvm, target, large=LARGE if emitter.tensorial else LARGE_OF_NUMBERS)
+        loops = emitter.survey.over_elements
+        large = LARGE_OF_NUMBERS if loops or not emitter.tensorial else LARGE
+        code = emit_object(self.llvm, target, large=large, loops=loops)
         self._linked = Linked([code, *self.graphs.objects()], target)
         self._run = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p)(self._linked.address("fn_run"))
         self.seconds["llvm"] = time.perf_counter() - start
-        self._values = Results(self.result)
+        self._values, self._inputs = Results(self.result), Arguments(self.parameters)
+        self._setup = self._words()
+        self._place = ctypes.addressof(self._setup)
+
+    def _words(self) -> ctypes.Array[ctypes.c_int64]:
+        """What a run is given: where arguments, results and memory are."""
         if not _memory:
             _memory.append(_Memory())
         memory = _memory[0]
-        self._inputs = Arguments(self.parameters)
         words = (
             self._inputs.address, self._values.address, memory.first, memory.end, memory.top, memory.limit,
             0, self._values.places_address,
         )  # fmt: skip
-        self._setup = (ctypes.c_int64 * 8)(*words)
-        self._place = ctypes.addressof(self._setup)
+        return (ctypes.c_int64 * 8)(*words)
 
     def __call__(self, arguments: Sequence[Any]) -> Any:
         """The value; RecursionLimitError and GlowError where a limit is reached, NotNative for large ints."""

@@ -14,6 +14,7 @@ from glow_backends.cpu.emit.builder import CodeBuilder
 from glow_backends.cpu.emit.pointwise import Pointwise, Step, emit_pointwise, supports
 from glow_backends.cpu.emit.pointwise_rules import compare
 from glow_backends.cpu.emit.values import compute, constant
+from glow_backends.cpu.functions.blocks import block_of, write
 from glow_backends.cpu.functions.layout import F64, I1, I64, POINTER, SCALARS, flat, leaves, unflat
 from glow_backends.cpu.functions.runtime import Support
 from glow_backends.cpu.functions.tensors import Tensors
@@ -52,6 +53,10 @@ class LlvmTarget:
         self.tensors = Tensors(module, support)
         self.k = CodeBuilder(module, target, ir.IRBuilder())
         self.helpers: dict[str, ir.Function] = {}
+        #: Whether the store that is done now may write into its operand.
+        self.in_place = False
+        #: Whether that may be the program's zeros.
+        self.guarded = False
 
     @property
     def builder(self) -> ir.IRBuilder:
@@ -315,7 +320,10 @@ class LlvmTarget:
         return phi
 
     def tensor(self, card: Primitive, attributes: Any, values: Sequence[V], result: Type, where: str) -> Any:
-        """A primitive on tensors, which waits until its value is needed."""
+        """A primitive on tensors, which waits until its value is needed; stores are done at once."""
+        block = block_of(card, attributes, values)
+        if block is not None and isinstance(result, TensorType):
+            return write(self, block, values, where)
         return self.tensors.primitive(card, attributes, values, result, where)
 
     def zeros(self, kind: TensorType) -> Any:

@@ -154,6 +154,15 @@ def attention(op: GemmOp, r: Rewriter) -> SSAValue | None:
             return None
         values.append(value)
         options[f"{name}_order"] = order
+    _read_in_place(values, options, scores[-1])
+    if product.scale is not None:
+        options["scale"] = product.scale
+    result = r(AttentionOp(*values, *mask, **options))
+    return result if rank == 4 else r(ReshapeOp(result, results=op.result.type))
+
+
+def _read_in_place(values: list[SSAValue], options: dict[str, Any], places: int) -> None:
+    """Keys and values before they are repeated or cut, where the operator can do that itself."""
     keys, rows = _shared(values[1], options["k_order"]), _shared(values[2], options["v_order"])
     if keys is not None and rows is not None and are_equal(shape_of(keys)[1], shape_of(rows)[1]):
         values[1:] = keys, rows
@@ -161,12 +170,8 @@ def attention(op: GemmOp, r: Rewriter) -> SSAValue | None:
     if keys is not None and rows is not None:
         sizes = [ordered(shape_of(v), options[f"{n}_order"])[2] for v, n in ((keys, "k"), (rows, "v"))]
         if are_equal(*sizes):
-            options["places"] = (scores[-1],)
+            options["places"] = (places,)
             values[1:] = keys, rows
-    if product.scale is not None:
-        options["scale"] = product.scale
-    result = r(AttentionOp(*values, *mask, **options))
-    return result if rank == 4 else r(ReshapeOp(result, results=op.result.type))
 
 
 def ordered_result(op: TransposeOp, r: Rewriter) -> SSAValue | None:

@@ -66,14 +66,16 @@ def split(op: RecurrentOp, r: Rewriter) -> Sequence[SSAValue] | None:
     directions, rows, _ = w.shape
     outer, inner = _biases(op, b[0] if b else None, rows)
 
+    def given(name: str) -> Sequence[SSAValue]:
+        return op.operand_group(name) if name in dict(op.operand_groups()) else []
+
     def weight(array: Array, hint: str) -> SSAValue:
         return r.insert(GetOp.of(r.symbols.add(array, tensor_of(array), hint))).result
 
     flat = r(ReshapeOp.to(x, (steps * samples, inputs)))
     columns = np.ascontiguousarray(w.reshape(directions * rows, inputs).T)
     bias = weight(np.zeros(directions * rows, np.float32) if outer is None else outer, "bias")
-    units = op.operand_group("input_scales") if "input_scales" in dict(op.operand_groups()) else ()
-    if units:
+    if units := given("input_scales"):
         projected = _product_of_bytes(flat, columns, units[0], bias, r)
     else:
         running = _running(op.lengths, steps, r) if op.lengths is not None else None
@@ -81,10 +83,8 @@ def split(op: RecurrentOp, r: Rewriter) -> Sequence[SSAValue] | None:
     projected = r(ReshapeOp.to(projected, (steps, samples, directions * rows)))
 
     def state(name: str) -> list[SSAValue]:
-        values_of_group = op.operand_group(name) if name in dict(op.operand_groups()) else []
-        return [r(TransposeOp(v, permutation=(1, 0, 2))) if batch_first else v for v in values_of_group]
+        return [r(TransposeOp(v, permutation=(1, 0, 2))) if batch_first else v for v in given(name)]
 
-    names = {n for n, _ in op.operand_groups()}
     properties: dict[str, Any] = {n: op.properties[n] for n in (*_SHARED, *_OWN) if n in op.properties}
     op_by_direction = r.insert(
         CpuRecurrentOp(
@@ -94,17 +94,20 @@ def split(op: RecurrentOp, r: Rewriter) -> Sequence[SSAValue] | None:
             present(op.lengths),
             state("initial_state"),
             state("initial_cell"),
-            present(op.peepholes) if "peepholes" in names else [],
-            present(op.scales) if "scales" in names else [],
+            given("peepholes"),
+            given("scales"),
             kind=op.name.removeprefix("glow."),
             **properties,
         )
     )
-    if not batch_first:
-        return list(op_by_direction.results)
-    result, *last = op_by_direction.results
+    return _batch_first(op_by_direction.results, r) if batch_first else list(op_by_direction.results)
+
+
+def _batch_first(results: Sequence[SSAValue], r: Rewriter) -> list[SSAValue]:
+    """Every state and the last ones, samples before steps and directions."""
+    every, *last = results
     turned = [r(TransposeOp(v, permutation=(1, 0, 2))) for v in last]
-    return [r(TransposeOp(result, permutation=(2, 0, 1, 3))), *turned]
+    return [r(TransposeOp(every, permutation=(2, 0, 1, 3))), *turned]
 
 
 def _running(lengths: SSAValue, steps: int, r: Rewriter) -> SSAValue:

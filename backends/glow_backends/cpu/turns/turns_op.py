@@ -33,13 +33,12 @@ class TurnsOp(PureOp):
     def check(self) -> None:
         state = list(self.state)
         if [v.type for v in state] != [r.type for r in self.results[: len(state)]]:
-            raise VerifyException(
-                f"{self.name}: the state changes its types; they must be those of the first"
-            )
+            raise VerifyException(f"{self.name}: the state changes its types; they must stay the same")
         for value in (*self.rows, *self.results[len(state) :]):
             if not shape_of(value) or not are_equal(shape_of(value)[0], self.turns[0]):
                 raise VerifyException(
-                    f"{self.name}: {value.type} for {self.turns[0]} turns; give one row for each along axis 0"
+                    f"{self.name}: {value.type} for {self.turns[0]} iterations; "
+                    "give one row for each along axis 0"
                 )
 
 

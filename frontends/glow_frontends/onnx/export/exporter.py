@@ -86,7 +86,7 @@ def export_model(module: ModuleOp, function: str = "main") -> ModelProto:
                 for value, result in zip(op.results, results, strict=False):
                     exporter.names[value] = result
             case _:
-                raise AssertionError(f"{op.name} stands in a graph function")
+                raise AssertionError(f"{op.name} is in a graph function")
     _name_outputs(exporter.nodes)
     name = re.sub(r"\W", "_", function)
     graph = helper.make_graph(exporter.nodes, name, inputs, outputs, exporter.initializers)
@@ -139,7 +139,7 @@ def _exported(op: GraphOp, exporter: Exporter, symbols: Sequence[Symbol]) -> str
         names = RULES[type(op)](op, exporter)
         fixed = next((s for s in symbols if s.least == s.most and s not in before), None)
     if fixed is not None:
-        raise UnsupportedError(f"{described(op)} has no ONNX form for an open size {fixed}")
+        raise UnsupportedError(f"{described(op)} has no ONNX form for a dynamic size {fixed}")
     return names
 
 

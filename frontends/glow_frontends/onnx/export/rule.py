@@ -47,7 +47,7 @@ class Exporter:
         names = [self.fresh(f"{kind.lower()}_out") for _ in range(outputs)]
         present = {n: v for n, v in attributes.items() if v is not None}
         if any(has_extents(v) for v in present.values()):
-            raise UnsupportedError(f"attributes of {kind} are numbers: it has no open sizes in ONNX")
+            raise UnsupportedError(f"attributes of {kind} are numbers: it has no dynamic sizes in ONNX")
         self.nodes.append(helper.make_node(kind, list(inputs), names, self.fresh(kind), **present))
         return names[0] if outputs == 1 else names
 

@@ -204,7 +204,7 @@ def _resize(op: ResizeOp, e: Exporter) -> str:
     shape, sizes, scales = shape_of(op.input), op.sizes, op.scales
     by_scale = bool(scales) and all(_scaled(d, s) == n for d, s, n in zip(shape, scales, sizes, strict=True))
     if is_open(sizes) and scales and not by_scale:
-        raise UnsupportedError(f"a resize of open sizes by {scales} to ({', '.join(map(str, sizes))})")
+        raise UnsupportedError(f"a resize of dynamic sizes by {scales} to ({', '.join(map(str, sizes))})")
     roi = e.constant(np.array(op.roi, np.float32), "roi") if op.roi else ""
     if by_scale:
         inputs = [e.name(op.input), roi, e.constant(np.array(scales, np.float32), "scales")]

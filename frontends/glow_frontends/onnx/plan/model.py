@@ -102,7 +102,7 @@ def to_host(value: Any, kind: TypeProto) -> AnyValue:
     try:
         array = np.asarray(value)
     except ValueError:
-        raise BindingError("a list of unequal parts where a tensor is expected") from None
+        raise BindingError("a list with rows of different lengths where a tensor is expected") from None
     return array.astype(object) if array.dtype.kind in "US" else array
 
 

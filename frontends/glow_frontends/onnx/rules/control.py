@@ -260,7 +260,7 @@ def _tensor(value: AnyValue) -> Value:
 def _stack(g: Emitter, parts: list[Value], kind: TypeProto.Tensor | None, axis: int) -> Value:
     if not parts:
         if kind is None:
-            raise RuleError("nothing to stack")
+            raise RuleError("there is nothing to stack")
         dims = [d.dim_value for d in kind.shape.dim]
         return np.zeros((0, *dims), numpy_type(kind.elem_type))
     wide: list[Value] = []

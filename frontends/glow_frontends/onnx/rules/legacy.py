@@ -52,7 +52,7 @@ def crop(g: Emitter, n: Node) -> Value:
     height, width = shape(x)[2:]
     ends = [top + size[0], left + size[1]] if len(size) == 2 else [height - bottom, width - right]
     if not (0 <= top <= ends[0] <= height and 0 <= left <= ends[1] <= width):
-        raise RuleError(f"nothing is left of {height}x{width}")
+        raise RuleError(f"the crop leaves nothing of {height}x{width}")
     return cut(g, x, [0, 0, top, left], [*shape(x)[:2], *ends])
 
 

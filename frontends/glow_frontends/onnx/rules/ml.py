@@ -257,7 +257,7 @@ def linear_regressor(g: Emitter, n: Node) -> Value:
     """LinearRegressor: x coefficients' + intercepts."""
     targets = n.integer("targets", 1)
     if targets < 1:
-        raise RuleError(f"attribute 'targets' is {targets}, expected 1 or more")
+        raise RuleError(f"attribute 'targets' is {targets}, expected at least 1")
     return post_transform(g, _scores(g, n, targets), n.text("post_transform", "NONE"))
 
 

@@ -32,7 +32,7 @@ def tables_of(n: Node) -> Generator[None]:
     try:
         yield
     except (IndexError, KeyError, TypeError, ValueError) as error:
-        raise RuleError(f"the attributes of {n.op} do not fit together: {error}") from None
+        raise RuleError(f"the attributes of {n.op} do not match: {error}") from None
 
 
 def check_entries(name: str, have: int, *wanted: int) -> None:
@@ -61,4 +61,4 @@ def only(n: Node, **known: int) -> None:
     """A RuleError where an attribute is given and is not the one number of which the meaning is known."""
     for name, number in known.items():
         if (given := n.integer(name, number)) != number:
-            raise RuleError(f"{name} {given}, where only {number} is known")
+            raise RuleError(f"{name} {given} is not supported, only {number}")

@@ -81,7 +81,7 @@ def concat(g: Emitter, n: Node) -> Value:
         return _joined(g, n, sequence.rows)
     items = [_tensor(i) for i in sequence.items]
     if not items:
-        raise RuleError("a concatenation of nothing")
+        raise RuleError("a concatenation of no tensors")
     if n.flag("new_axis"):
         axis = axis_of(n.integer("axis"), rank(items[0]) + 1)
         items = [g.reshape(i, (*shape(i)[:axis], 1, *shape(i)[axis:])) for i in items]

@@ -137,7 +137,7 @@ def transpose(g: Emitter, n: Node) -> Value:
     """Transpose; all axes reversed by default."""
     permutation = n.integers("perm") or tuple(reversed(range(rank(n[0]))))
     if sorted(permutation) != list(range(rank(n[0]))):
-        raise RuleError(f"perm {permutation} is no permutation of {rank(n[0])} axes")
+        raise RuleError(f"perm {permutation} is not a permutation of {rank(n[0])} axes")
     return g.transpose(n[0], permutation)
 
 

@@ -136,7 +136,9 @@ def _pool(n: Node) -> tuple[Sequence[int], dict[tuple[Any, ...], int]]:
             )
         grams += [tuple(items[i : i + length]) for i in range(begin, end, length)]
     if not indexes or min(indexes) < 0:
-        raise RuleError(f"attribute 'ngram_indexes' {list(indexes)} wants a column from 0 on for each n-gram")
+        raise RuleError(
+            f"attribute 'ngram_indexes' {list(indexes)} must have a column, from 0, for each n-gram"
+        )
     check_entries("ngram_indexes", len(indexes), len(grams))
     return indexes, {gram: i for i, gram in enumerate(grams)}
 

@@ -101,7 +101,7 @@ def gradient(g: Emitter, n: Node) -> list[Value]:
         raise NeedsValue(None, "the gradient of known values")
     for index in range(len(xs)):
         if n[index] is not sources[index]:
-            raise RuleError("Gradient at other values than those of the graph")
+            raise RuleError("Gradient at values other than those of the graph")
     values = [s for s in sources if isinstance(s, SSAValue)]
     block = g.builder.point.block
     # Operators that compute one of `xs` are left out: gradients take these as independent.

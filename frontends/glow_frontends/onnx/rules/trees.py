@@ -65,7 +65,7 @@ class Trees:
                 return level
             level += 1
             if level > len(self.features):
-                raise RuleError("the trees hold a cycle")
+                raise RuleError("the trees contain a cycle")
             current = {j for i in inner for j in (self.yes[i], self.no[i])}
 
 
@@ -335,7 +335,7 @@ def _old_form(n: Node, prefix: str) -> Trees:
 def _check_targets(trees: Trees, count: int, ids: str, targets: str) -> None:
     """A RuleError where weights are for targets that there are not."""
     if count < 1:
-        raise RuleError(f"attribute '{targets}' gives {count} targets, expected 1 or more")
+        raise RuleError(f"attribute '{targets}' gives {count} targets, expected at least 1")
     for _, target, _ in trees.weights:
         if not 0 <= target < count:
             raise RuleError(f"attribute '{ids}' has {target}, where '{targets}' gives {count} targets")

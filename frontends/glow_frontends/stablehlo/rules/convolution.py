@@ -104,7 +104,7 @@ def convolution(g: Emitter, n: Node) -> Value:
 def _batches_as_channels(g: Emitter, c: Convolution, groups: int) -> None:
     """Groups of samples, each for some of the filters, become groups of channels."""
     if c.group != 1:
-        raise RuleError("groups of samples and of channels at once")
+        raise RuleError("batch_group_count together with feature_group_count")
     dims = shape(c.x)
     rows = dims[0] // groups
     split = g.reshape(c.x, (groups, rows, *dims[1:]))

@@ -72,7 +72,7 @@ def _folded(g: Emitter, n: Node, axes: Sequence[int]) -> list[Value]:
     count = len(n.operands) // 2
     values = list(n.operands[:count])
     if is_open([shape(n[0])[a] for a in axes]):
-        raise RuleError("a reduction by no one operation over a size that only the run tells")
+        raise RuleError("a reduction by a function of several operations over a dynamic size")
     for axis in axes:
         while (size := shape(values[0])[axis]) > 1:
             half = size // 2

@@ -17,6 +17,10 @@ Rule: TypeAlias = Callable[..., Any]
 MODULES = "elementwise division create shape indexing reduce nn norm pool resample recurrent transformer"
 
 
+#: Rules that users added, by names such as `mylib.gated` or `mylib.gated.default`; they go first.
+OWN: dict[str, Rule] = {}
+
+
 @cache
 def rules() -> dict[str, Rule]:
     """All rules by name, such as `add` or `max.dim`."""
@@ -27,10 +31,13 @@ def rules() -> dict[str, Rule]:
 
 def find_rule(name: str) -> Rule | None:
     """The rule of an operator such as `aten.add.Tensor`; None where there is none."""
+    own = OWN.get(name) or OWN.get(name.rpartition(".")[0])
+    if own is not None:
+        return own
     namespace, _, rest = name.partition(".")
     if namespace not in ("aten", "prims"):
         return None
     return rules().get(rest) or rules().get(rest.rpartition(".")[0])
 
 
-__all__ = ["MODULES", "Rule", "find_rule", "rules"]
+__all__ = ["MODULES", "OWN", "Rule", "find_rule", "rules"]

@@ -119,7 +119,7 @@ def eye(g: Emitter, n: Node, rows: int, *more: Any) -> Value:
 
 def random(g: Emitter, n: Node, *_: Any) -> Value:
     """What is drawn."""
-    raise RuleError(f"{n.op} draws random numbers, which no compiled graph does; give them as an input")
+    raise RuleError(f"{n.op} generates random numbers, which compiled graphs cannot; pass them as an input")
 
 
 #: What draws random numbers.

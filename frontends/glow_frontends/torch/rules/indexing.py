@@ -339,7 +339,7 @@ def diagonal_scatter(
     wide = g.transpose(x, order)
     *lead, rows, columns = shape(wide)
     if is_open((rows, columns)):
-        raise RuleError("the diagonal of open sizes is written")
+        raise RuleError("the diagonal of dynamic sizes is written")
     flat = g.reshape(wide, (*lead, rows * columns))
     y = _slices(
         g, n, flat, len(lead), diagonal_places(rows, columns, offset), cast_to(g, new, n.dtype), "none"

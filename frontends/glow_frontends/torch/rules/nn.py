@@ -9,19 +9,21 @@ from typing import Any
 import numpy as np
 
 from glow_dialects.core.graph_op import GraphOp
-from glow_dialects.ops.arithmetic import AddOp, MulOp
+from glow_dialects.ops.arithmetic import AddOp, MulOp, SubOp
 from glow_dialects.ops.compare import CmpEqOp, CmpLeOp
 from glow_dialects.ops.conv import ConvOp
 from glow_dialects.ops.conv_transpose import ConvTransposeOp
 from glow_dialects.ops.fully_connected import FullyConnectedOp
-from glow_dialects.ops.reduce import ReduceLogSumExpOp, ReduceSumOp
+from glow_dialects.ops.reduce import ReduceMaxOp, ReduceSumOp
 from glow_dialects.ops.select import SelectOp
 from glow_dialects.ops.softmax import LogSoftmaxOp, SoftmaxOp
+from glow_dialects.ops.unary_math import ExpOp, LogOp
 from glow_frontends.graph import Emitter, RuleError, Value, cast_to, dtype_of_value, rank, shape
 from glow_frontends.graph.arithmetic import product
 from glow_frontends.graph.axes import axis_of
 from glow_frontends.graph.movement import broadcast
 from glow_frontends.torch.node import Node
+from glow_frontends.torch.tensors import numpy_dtype
 
 Rule = Callable[..., Any]
 
@@ -191,8 +193,9 @@ def attended(
     scale: float | None,
     grouped: bool = False,
     masked: bool = True,
-) -> tuple[Value, Value]:
-    """The result of attention, and the scores before their softmax; `grouped` repeats heads of the keys.
+) -> tuple[Value, Value, Value]:
+    """The result of attention, and the scores before and after their softmax; `grouped` repeats heads of
+    the keys.
 
     `masked`: a query that the mask leaves no key gives 0, not NaN.
     """
@@ -200,18 +203,28 @@ def attended(
         raise RuleError("dropout of attention draws random numbers; export the module after .eval()")
     if grouped:
         keys, values = (_repeated(g, v, shape(queries)[-3]) for v in (keys, values))
+    scores = _scores(g, queries, keys, mask, causal, scale)
+    # A causal mask leaves each query a key.
+    weights = g(SoftmaxOp, scores, axis=rank(scores) - 1, masked=masked and mask is not None)
+    return product(g, weights, values), scores, weights
+
+
+def _scores(
+    g: Emitter, queries: Value, keys: Value, mask: Value | None, causal: bool, scale: float | None
+) -> Value:
+    """scale Q K^T + mask."""
     scale = 1.0 / sqrt(int(shape(queries)[-1])) if scale is None else scale
-    order = [*range(rank(keys) - 2), rank(keys) - 1, rank(keys) - 2]
-    scores = scaled(g, product(g, queries, g.transpose(keys, order)), scale)
-    masked = masked and mask is not None  # a causal one leaves each query a key
+    scores = scaled(g, product(g, queries, _turned(g, keys)), scale)
     if causal:
         mask = _causal(g, shape(queries)[-2], shape(keys)[-2])
     if mask is not None and dtype_of_value(mask) == np.dtype(bool):
-        scores = g(SelectOp, mask, scores, g.like(-np.inf, scores))
-    elif mask is not None:
-        scores = g(AddOp, scores, cast_to(g, mask, dtype_of_value(scores)))
-    weights = g(SoftmaxOp, scores, axis=rank(scores) - 1, masked=masked)
-    return product(g, weights, values), scores
+        return g(SelectOp, mask, scores, g.like(-np.inf, scores))
+    return scores if mask is None else g(AddOp, scores, cast_to(g, mask, dtype_of_value(scores)))
+
+
+def _turned(g: Emitter, x: Value) -> Value:
+    """The last two axes swapped."""
+    return g.transpose(x, [*range(rank(x) - 2), rank(x) - 1, rank(x) - 2])
 
 
 def _causal(g: Emitter, queries: int, keys: int) -> Value:
@@ -240,18 +253,70 @@ def flash(
     scale: float | None = None,
 ) -> list[Value | None]:
     """The form of attention that PyTorch chooses for the CPU, with the logarithms of its sums."""
-    y, scores = attended(g, queries, keys, values, mask, dropout, causal, scale, grouped=True)
+    own = n.dtype
+    if n.wants(1):  # the sums, of which the gradients are made, are float32 at least
+        kind = numpy_dtype(n.meta[1].dtype)
+        queries, keys, values = (cast_to(g, v, kind) for v in (queries, keys, values))
+    y, scores, weights = attended(g, queries, keys, values, mask, dropout, causal, scale, grouped=True)
+    y = cast_to(g, y, own)
     if not n.wants(1):
         return [y, None]
-    sums = g(ReduceLogSumExpOp, scores, axes=(rank(scores) - 1,), keepdims=False)
+    # The largest weight is exp(0) in the sum of exp(score - largest score): its logarithm takes no others.
+    most, weight = (g(ReduceMaxOp, v, axes=(rank(scores) - 1,), keepdims=False) for v in (scores, weights))
+    sums = g(SubOp, most, g(LogOp, weight))
     if mask is not None:  # of no keys the sum is told as 1
-        sums = g(SelectOp, g(CmpEqOp, sums, g.like(-np.inf, sums)), g.like(0, sums), sums)
+        sums = g(SelectOp, g(CmpEqOp, most, g.like(-np.inf, most)), g.like(0, sums), sums)
     return [y, sums]
+
+
+def flash_backward(
+    g: Emitter,
+    n: Node,
+    dy: Value,
+    queries: Value,
+    keys: Value,
+    values: Value,
+    y: Value,
+    sums: Value,
+    dropout: float,
+    causal: bool,
+    mask: Value | None = None,
+    scale: float | None = None,
+) -> list[Value | None]:
+    """The gradients of queries, keys and values, of weights that are computed again from their sums."""
+    if dropout:
+        raise RuleError("dropout of attention draws random numbers")
+    kind = dtype_of_value(sums)
+    few = shape(keys)[-3]
+    dy, queries, keys, values, y = (cast_to(g, v, kind) for v in (dy, queries, keys, values, y))
+    keys, values = (_repeated(g, v, shape(queries)[-3]) for v in (keys, values))
+    scores = _scores(g, queries, keys, mask, causal, scale)
+    last = rank(scores) - 1
+    weights = g(ExpOp, g(SubOp, scores, g.reshape(sums, (*shape(sums), 1))))
+    means = g(ReduceSumOp, g(MulOp, dy, y), axes=(last,), keepdims=True)
+    factor = 1.0 / sqrt(int(shape(queries)[-1])) if scale is None else scale
+    dscores = g(MulOp, weights, g(SubOp, product(g, dy, _turned(g, values)), means))
+    made = [
+        scaled(g, product(g, dscores, keys), factor),
+        _of_groups(g, scaled(g, product(g, _turned(g, dscores), queries), factor), few),
+        _of_groups(g, product(g, _turned(g, weights), dy), few),
+    ]
+    return [cast_to(g, v, n.dtype) for v in made]
+
+
+def _of_groups(g: Emitter, x: Value, few: int) -> Value:
+    """The sums over heads that share one of a few."""
+    *lead, heads, length, width = shape(x)
+    if heads == few:
+        return x
+    groups = g.reshape(x, (*lead, few, heads // few, length, width))
+    return g(ReduceSumOp, groups, axes=(rank(x) - 2,), keepdims=False)
 
 
 RULES: dict[str, Rule] = {
     "_log_softmax": softmax(LogSoftmaxOp),
     "_scaled_dot_product_flash_attention_for_cpu": flash,
+    "_scaled_dot_product_flash_attention_for_cpu_backward": flash_backward,
     "_safe_softmax": softmax(SoftmaxOp, masked=True),
     "_softmax": softmax(SoftmaxOp),
     "addmm": addmm,

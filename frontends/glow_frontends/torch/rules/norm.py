@@ -94,7 +94,9 @@ def native_batch_norm(
 ) -> list[Value]:
     """The same, where it does not train."""
     if training and mean is not None:
-        raise RuleError("running statistics that change in place are not known; export their module")
+        raise RuleError(
+            "running statistics that change in place are not supported; export the module that contains them"
+        )
     if training or mean is None or variance is None:
         raise Decomposed("batch norm by the statistics of the batch")
     return batch_norm_inference(g, n, x, weight, bias, mean, variance, momentum, eps)

@@ -140,7 +140,7 @@ def adaptive_max_pool(count: int) -> Rule:
         if kernel is None and not n.wants(1):
             return [_uneven(g, x, per_axis(size, count), ReduceMaxOp), None]
         if kernel is None:
-            raise RuleError("places of the largest in windows of different sizes")
+            raise RuleError("indices of the maximum in windows of different sizes")
         return max_pool(count, True)(g, n, x, kernel)
 
     return rule

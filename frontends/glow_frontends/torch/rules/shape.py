@@ -224,7 +224,7 @@ def diagonal(g: Emitter, n: Node, x: Value, offset: int = 0, first: int = 0, sec
     a, b = axis_of(first, rank(x)), axis_of(second, rank(x))
     rows, columns = shape(x)[a], shape(x)[b]
     if is_open((rows, columns)):
-        raise Decomposed("the diagonal of open sizes")
+        raise Decomposed("the diagonal of dynamic sizes")
     x = g.transpose(x, [*(i for i in range(rank(x)) if i not in (a, b)), a, b])
     lead = shape(x)[:-2]
     return take(g, g.reshape(x, (*lead, rows * columns)), diagonal_places(rows, columns, offset), len(lead))
@@ -243,7 +243,7 @@ def unfold(g: Emitter, n: Node, x: Value, dim: int, size: int, step: int) -> Val
     axis = axis_of(dim, rank(x))
     count = shape(x)[axis]
     if is_open([count]):
-        raise Decomposed("windows over an open size")
+        raise Decomposed("windows over a dynamic size")
     places = np.arange(0, count - size + 1, step)[:, None] + np.arange(size)
     y = take(g, x, places.astype(np.int64), axis)
     return g.transpose(y, [*(i for i in range(rank(y)) if i != axis + 1), axis + 1])
@@ -255,7 +255,7 @@ def as_strided(
     """Elements at steps of the memory, which is the tensor's own where it is not a view."""
     known = n.metas[0]
     if is_open((*size, *stride, *shape(x))) or not known.is_contiguous() or known.storage_offset():
-        raise RuleError("a view by strides of open sizes, or of another view")
+        raise RuleError("a view by strides of dynamic sizes, or of another view")
     places = np.full((), offset or 0, np.int64)
     for count, step in zip(size, stride, strict=True):
         places = places[..., None] + np.arange(count) * step

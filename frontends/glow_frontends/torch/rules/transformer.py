@@ -42,7 +42,7 @@ def _self_attention(
     batch, length, width = shape(x)
     parts = pieces(g, linear(g, n, x, weights[0], weights[1]), 2, (width,) * 3)
     split = [g.transpose(g.reshape(p, (batch, length, heads, width // heads)), (0, 2, 1, 3)) for p in parts]
-    y, _ = attended(g, split[0], split[1], split[2], mask, 0.0, False, None, masked=False)
+    y, *_ = attended(g, split[0], split[1], split[2], mask, 0.0, False, None, masked=False)
     return linear(
         g, n, g.reshape(g.transpose(y, (0, 2, 1, 3)), (batch, length, width)), weights[2], weights[3]
     )

@@ -109,6 +109,10 @@ def _equal_columns(
     return runs
 
 
+_Across = Callable[[Index, Index, range, Sequence[ir.Value]], list[ir.Value]]
+"""Adds the products of a filter row to sums, at offsets of image and filter, for some lines."""
+
+
 @dataclass(frozen=True)
 class _Phase:
     """Filter rows [low, high), which the output rows `lines` of a tile take together."""
@@ -349,16 +353,41 @@ class DirectEmission:
         depth: int | None = None,
     ) -> list[ir.Value]:
         """Add the products of `blocks` input blocks from `first` on, of `depth` channels (None: all)."""
-        k, spec, plan, run = self.k, self.spec, self.plan, tile.run
-        vectors, columns = plan.block.vectors, spec.kernel[1]
+        k, spec = self.k, self.spec
         inside = [filter_rows(k, spec, k.add(tile.row, j)) for j in range(tile.lines)]
         phases = self._phases(inside)
+        across = self._filter_row(tile, self._stream(tile.number, first), depth)
+        chunks = spec.kernel[1] * self.depth * self.width
+
+        def rows(a: Index, b: Index, phase: _Phase, sums: Sequence[ir.Value]) -> list[ir.Value]:
+            """Add the products of the filter rows of a phase."""
+            count = phase.high if phase.low == 0 else k.b.sub(k.i(phase.high), k.i(phase.low))
+            a = k.add(a, k.mul(phase.low, self.filter_line))
+            b = k.add(b, k.mul(phase.low, chunks))
+
+            def row(a_row: Index, b_row: Index, sums: Sequence[ir.Value]) -> list[ir.Value]:
+                return across(k.add(a, a_row), k.add(b, b_row), phase.lines, sums)
+
+            return reduce_nest(k, [Loop(count, self.filter_line, chunks)], row, sums)
+
+        def block(a: Index, b: Index, sums: Sequence[ir.Value]) -> list[ir.Value]:
+            a, b = k.add(k.mul(first, self.plane), a), k.add(k.mul(first, self.block_weights), b)
+            after = list(sums)
+            for phase in phases:
+                after = rows(a, b, phase, after)
+            return after
+
+        return reduce_nest(k, [Loop(blocks, self.plane, self.block_weights)], block, sums)
+
+    def _filter_row(self, tile: _Tile, stream: Stream | None, depth: int | None) -> _Across:
+        """Adds the products of one filter row, of `depth` channels (None: all)."""
+        k, spec, plan, run = self.k, self.spec, self.plan, tile.run
+        vectors, columns = plan.block.vectors, spec.kernel[1]
         x = k.mul(k.add(k.mul(tile.row, spec.strides[0]), -spec.pads[0]), self.line)
         step, line_step = spec.strides[1] * self.depth, k.mul(self.line, spec.strides[0])
         left = -spec.pads[1] * self.depth
         x_at = k.gep(self.x_item, k.add(k.add(x, left), k.mul(tile.pixel, step)))
         chunk, column_step = self.depth * self.width, spec.dilations[1] * self.depth
-        stream = self._stream(tile.number, first)
         inner = Loop(self.depth if depth is None else depth, 1, self.width)
 
         def across(a: Index, b: Index, lines: range, sums: Sequence[ir.Value]) -> list[ir.Value]:
@@ -384,25 +413,7 @@ class DirectEmission:
                     after[i] = value
             return after
 
-        def rows(a: Index, b: Index, phase: _Phase, sums: Sequence[ir.Value]) -> list[ir.Value]:
-            """Add the products of the filter rows of a phase."""
-            count = phase.high if phase.low == 0 else k.b.sub(k.i(phase.high), k.i(phase.low))
-            a = k.add(a, k.mul(phase.low, self.filter_line))
-            b = k.add(b, k.mul(phase.low, columns * chunk))
-
-            def row(a_row: Index, b_row: Index, sums: Sequence[ir.Value]) -> list[ir.Value]:
-                return across(k.add(a, a_row), k.add(b, b_row), phase.lines, sums)
-
-            return reduce_nest(k, [Loop(count, self.filter_line, columns * chunk)], row, sums)
-
-        def block(a: Index, b: Index, sums: Sequence[ir.Value]) -> list[ir.Value]:
-            a, b = k.add(k.mul(first, self.plane), a), k.add(k.mul(first, self.block_weights), b)
-            after = list(sums)
-            for phase in phases:
-                after = rows(a, b, phase, after)
-            return after
-
-        return reduce_nest(k, [Loop(blocks, self.plane, self.block_weights)], block, sums)
+        return across
 
     # --- overridden for other elements -----------------------------------------------------
     dot: Dot = staticmethod(KernelBuilder.fma)

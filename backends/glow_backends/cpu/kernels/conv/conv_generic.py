@@ -16,7 +16,7 @@ from math import gcd, prod
 import numpy as np
 from llvmlite import ir
 
-from glow_backends.cpu.calls import CallContext, Operand, dtype_name, shape
+from glow_backends.cpu.calls import CallContext, dtype_name, shape
 from glow_backends.cpu.emit.builder import F32, F64, I64, KernelBuilder, element_bytes
 from glow_backends.cpu.emit.epilogue import Epilogue
 from glow_backends.cpu.emit.memory import (
@@ -31,7 +31,6 @@ from glow_backends.cpu.kernel import Kernel, O
 from glow_backends.cpu.target import CpuTarget
 from glow_dialects.ops.conv import ConvOp
 from glow_dialects.ops.conv_transpose import ConvTransposeOp
-from glow_dialects.ops.matmul import BatchMatmulOp, MatmulOp
 
 
 @dataclass(frozen=True)
@@ -250,14 +249,15 @@ class _Emission:
         rows: list[tuple[Index, int, int]],
         phase: int,
     ) -> None:
-        k, d = self.k, self.spec.rank - 1
-        taps = self.taps[d]
+        taps = self.taps[self.spec.rank - 1]
         total = ceil_div(self.spec.spatial()[-1] - phase, taps.phases)
         low, high = taps.uniform(phase)
         if high - low < self.lanes:
             low = high = 0
         else:
             high = low + (high - low) // self.lanes * self.lanes
+            self._uniform(x, w, y, channel, rows, phase, range(low, high))
+        k, d = self.k, self.spec.rank - 1
         y_step, x_step = self.y_steps[2][d], self.x_steps[2][d]
 
         def scalar(q: Index, lanes: int) -> None:
@@ -275,28 +275,42 @@ class _Emission:
                 1,
             )
 
-        if high > low:
-            weight, start, count = (int(v) for v in taps.positions[low * taps.phases + phase])
-            x_run = taps.input_stride * x_step
-            inner = [*rows, (count, *self._tap_steps(d))]
-
-            def vector(q: Index, lanes: int) -> None:
-                run = k.add(q, -low)
-                self._point(
-                    k.add(k.add(x, start * x_step), k.mul(run, x_run)),
-                    k.add(w, weight * self.w_spatial[d]),
-                    k.add(y, k.mul(k.add(k.mul(q, taps.phases), phase), y_step)),
-                    channel,
-                    inner,
-                    (x_run, 0, taps.phases * y_step),
-                    self.lanes,
-                    lanes // self.lanes,
-                )
-
-            blocks = [self.lanes] if x_run != 1 else [4 * self.lanes, self.lanes]
-            self._cover(low, high, blocks, vector)
         self._cover(0, low, [1], scalar)
         self._cover(high, total, [1], scalar)
+
+    def _uniform(
+        self,
+        x: Index,
+        w: Index,
+        y: Index,
+        channel: Index,
+        rows: list[tuple[Index, int, int]],
+        phase: int,
+        places: range,
+    ) -> None:
+        """The positions of a phase that have the same taps, in vectors."""
+        k, d = self.k, self.spec.rank - 1
+        taps, low = self.taps[d], places.start
+        y_step, x_step = self.y_steps[2][d], self.x_steps[2][d]
+        weight, start, count = (int(v) for v in taps.positions[low * taps.phases + phase])
+        x_run = taps.input_stride * x_step
+        inner = [*rows, (count, *self._tap_steps(d))]
+
+        def vector(q: Index, lanes: int) -> None:
+            run = k.add(q, -low)
+            self._point(
+                k.add(k.add(x, start * x_step), k.mul(run, x_run)),
+                k.add(w, weight * self.w_spatial[d]),
+                k.add(y, k.mul(k.add(k.mul(q, taps.phases), phase), y_step)),
+                channel,
+                inner,
+                (x_run, 0, taps.phases * y_step),
+                self.lanes,
+                lanes // self.lanes,
+            )
+
+        blocks = [self.lanes] if x_run != 1 else [4 * self.lanes, self.lanes]
+        self._cover(low, places.stop, blocks, vector)
 
     def _cover(self, low: int, high: int, sizes: Sequence[int], block: Callable[[Index, int], None]) -> None:
         """Call `block(begin, size)` over [low, high) with the given block sizes, largest first."""
@@ -429,30 +443,3 @@ class PlainConvTranspose(GenericConv[ConvTransposeOp]):
 
     def flops(self, spec: GenericConvSpec) -> int:
         return 0
-
-
-class DoubleMatmul(GenericConv[MatmulOp | BatchMatmulOp]):
-    """A product in double precision: rows of A are filters of one tap over the rows of B."""
-
-    OPS = (MatmulOp, BatchMatmulOp)
-
-    def match(self, op: MatmulOp | BatchMatmulOp, context: CallContext) -> GenericConvSpec | None:
-        buffers = op.result, op.lhs, op.rhs
-        if op.predicate is not None or {dtype_name(v) for v in buffers} != {"f64"}:
-            return None
-        (*a_batch, m, k), (*b_batch, _, n) = shape(op.lhs), shape(op.rhs)
-        if 0 in shape(op.result) or 0 in shape(op.lhs):
-            return None
-        batch, group, rows = prod(b_batch), 1, m
-        if a_batch and not b_batch:
-            rows *= prod(a_batch)
-        elif a_batch == b_batch:
-            batch, group, rows = 1, batch, batch * m
-        elif a_batch:
-            return None
-        return GenericConvSpec((batch, group * k, n), rows, (1,), (1,), (0, 0), (1,), group, double=True)
-
-    def operands(
-        self, op: MatmulOp | BatchMatmulOp, spec: GenericConvSpec, context: CallContext
-    ) -> list[Operand]:
-        return [op.result, op.rhs, op.lhs]

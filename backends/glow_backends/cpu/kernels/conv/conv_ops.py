@@ -76,8 +76,8 @@ class ConvOp(SumsOp):
         channels, lanes = inner * self.group, self.lanes
         if (shape[1] if self.plain_input else shape[1] * lanes) not in range(channels, channels + lanes):
             raise VerifyException(
-                f"{self.name}: {self.input.type} does not hold {channels} channels"
-                "; give as many as there are, or fewer in the last block"
+                f"{self.name}: {self.input.type} does not have {channels} channels; only the last block "
+                "may have fewer"
             )
         window = (self.strides, self.pads, self.dilations)
         sizes = output_sizes(shape[2:4], kernel, *window)
@@ -126,7 +126,7 @@ class PlaneConvOp(SumsOp):
         out, inner, *kernel = shape_of(self.filter)
         if channels != inner:
             raise VerifyException(
-                f"{self.name}: {channels} channels, the filter takes {inner}; they must be as many"
+                f"{self.name}: {channels} channels, the filter takes {inner}; these numbers must be equal"
             )
         window = ((self.row_stride, 1), (0, 0, 0, 0), self.dilations)
         return [tensor((batch, out, *output_sizes(size, kernel, *window)), element_of(self.input))]

@@ -56,25 +56,18 @@ def conv(op: ConvOp, region: Region, target: CpuTarget) -> bool:
     kind = dtype_name(op.input)
     if rank > 5 or (kind != "f32" and not computes_conv(op, target)):
         return False
-    batch, channels, spatial = op.sizes(op.input)
+    channels = op.sizes(op.input)[1]
     spec = plain_conv_spec(op)
     out = spec.out_channels
     if few_channels(spec, target):
         filters = _filters(op, region, last, rank)
         if filters is not None and plane_conv(op, region, spec, filters):
             return True
-    algorithm = "direct"
-    if supports_depthwise(spec):
-        algorithm = "depthwise"
+    algorithm = "depthwise" if supports_depthwise(spec) else "direct"
     blocks = op.input in region.known and (kind == "f32" or supports_half(spec, target))
     image = channels < target.lanes and spec.group == 1 and not blocks
     if image and not last:
-        source = region.plain(op.input)
-        if rank == 3:
-            shape = (batch, channels, 1, *spatial)
-            source = region.add(ReshapeOp(source, results=tensor(shape, element_of(source))))
-        if kind != "f32":
-            source = region.add(CastOp(source, results=tensor(shape_of(source), f32)))
+        source = _image(op, region)
     else:
         form = region.blocked(op.input, last)
         if form is None:
@@ -84,14 +77,28 @@ def conv(op: ConvOp, region: Region, target: CpuTarget) -> bool:
             # The pixels that are read, side by side: rows of any length make full register blocks.
             source = region.add(_every(source, spec.strides))
             spec = replace(spec, size=spec.out_size, strides=(1, 1))
-        if 1 < spec.group == channels < out:  # several filters a channel: one for each copy of it
-            copies = tuple(o * channels // out for o in range(out))
-            source = region.add(PermuteChannelsOp(source, order=copies))
+        if 1 < spec.group == channels < out:
+            source = _copies(source, spec, region)
             spec, algorithm = replace(spec, in_channels=out, group=out), "depthwise"
     filters = _filters(op, region, last, rank)
     if filters is None:
         return False
     source, spec = _rows_inside(source, spec, region)
+    new = _blocked_conv(op, region, source, filters, spec, algorithm, target)
+    region.remember(op.result, Blocked(new, out, rank, last))
+    return True
+
+
+def _blocked_conv(
+    op: ConvOp,
+    region: Region,
+    source: SSAValue,
+    filters: SSAValue,
+    spec: DirectConvSpec,
+    algorithm: str,
+    target: CpuTarget,
+) -> SSAValue:
+    """The convolution on channel blocks."""
     bias = [region.constant(v) for v in present(op.bias)]
     new = BlockedConvOp(
         source,
@@ -105,8 +112,25 @@ def conv(op: ConvOp, region: Region, target: CpuTarget) -> bool:
         dilations=spec.dilations,
         group=spec.group,
     )
-    region.remember(op.result, Blocked(region.add(new), out, rank, last))
-    return True
+    return region.add(new)
+
+
+def _image(op: ConvOp, region: Region) -> SSAValue:
+    """The input as it is, as a plane of floats."""
+    source = region.plain(op.input)
+    if len(shape_of(op.input)) == 3:
+        batch, channels, spatial = op.sizes(op.input)
+        shape = (batch, channels, 1, *spatial)
+        source = region.add(ReshapeOp(source, results=tensor(shape, element_of(source))))
+    if dtype_name(op.input) != "f32":
+        source = region.add(CastOp(source, results=tensor(shape_of(source), f32)))
+    return source
+
+
+def _copies(source: SSAValue, spec: DirectConvSpec, region: Region) -> SSAValue:
+    """Of each channel as many copies as it has filters, one for each."""
+    channels, out = spec.in_channels, spec.out_channels
+    return region.add(PermuteChannelsOp(source, order=tuple(o * channels // out for o in range(out))))
 
 
 def _rows_inside(source: SSAValue, spec: DirectConvSpec, region: Region) -> tuple[SSAValue, DirectConvSpec]:

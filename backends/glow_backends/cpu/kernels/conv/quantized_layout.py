@@ -7,6 +7,7 @@ from math import prod
 
 import numpy as np
 from xdsl.dialects.builtin import f32, i32
+from xdsl.ir import SSAValue
 
 from glow_backends.cpu.emit.windows import pads_of_two, pair
 from glow_backends.cpu.kernels.conv.depthwise_int8 import LARGEST_KERNEL
@@ -14,7 +15,7 @@ from glow_backends.cpu.kernels.conv.quantized_ops import PairsConvOp
 from glow_backends.cpu.kernels.conv.quantized_ops import QuantizedConvOp as BlockedConvOp
 from glow_backends.cpu.kernels.data.blocked_bytes import blocked, byte_kind, shifted, unsigned
 from glow_backends.cpu.target import CpuTarget
-from glow_dialects.core.types import UniformQuantizedType, element_of, present, shape_of, tensor
+from glow_dialects.core.types import Array, UniformQuantizedType, element_of, present, shape_of, tensor
 from glow_dialects.ops.pad import PadOp
 from glow_dialects.ops.quantize import bits_of_one_scale, is_byte
 from glow_dialects.ops.quantized_conv import QuantizedConvOp
@@ -26,12 +27,11 @@ def conv(op: QuantizedConvOp, region: Region, target: CpuTarget) -> bool:
     """A convolution of one or two spatial axes with constant filter and bias."""
     last, rank = op.layout == "NHWC", len(shape_of(op.input))
     array = region.array(op.filter) if region.is_known(op.filter) else None
-    weights = element_of(op.filter)
+    weights, to = element_of(op.filter), element_of(op.results[0])
     known = array is not None and all(region.is_known(v) for v in present(op.bias))
     if rank not in (3, 4) or not known or array is None:
         return False
     assert isinstance(weights, UniformQuantizedType)
-    to = element_of(op.results[0])
     byte = isinstance(to, UniformQuantizedType) and is_byte(op.results[0])
     if not weights.signed or weights.storage.width.data > 16 or (not byte and to not in (f32, i32)):
         return False
@@ -53,13 +53,6 @@ def conv(op: QuantizedConvOp, region: Region, target: CpuTarget) -> bool:
         around = (0, 0, top, left, 0, 0, 0, bottom, right, 0)
         source = region.add(PadOp(source, pads=around, value=float(zero)))
         pads = (0, 0, 0, 0)
-    filters = np.moveaxis(array, -1, 1) if last else array
-    filters = filters[:, :, None, :] if rank == 3 else filters
-    filters_or_weights = op.filter
-    if last or rank == 3:
-        filters_or_weights = region.weight(
-            np.ascontiguousarray(filters), f"{region.name_of(op.filter)}.oihw", weights
-        )
     height, width = (
         (n + pads[i] + pads[i + 2] - dilations[i] * (k - 1) - 1) // strides[i] + 1
         for i, (n, k) in enumerate(zip(shape_of(source)[2:4], pair(kernel, 1), strict=True))
@@ -67,7 +60,7 @@ def conv(op: QuantizedConvOp, region: Region, target: CpuTarget) -> bool:
     shape = (shape_of(source)[0], -(-out // region.lanes), height, width, region.lanes)
     new = (PairsConvOp if wide else BlockedConvOp)(
         source,
-        region.constant(filters_or_weights),
+        region.constant(_filters(op, region, array, last)),
         region.constant(op.bias) if op.bias is not None else None,
         results=tensor(shape, unsigned(byte_kind(op.results[0])) if byte else to),
         lanes=target.lanes,
@@ -79,3 +72,13 @@ def conv(op: QuantizedConvOp, region: Region, target: CpuTarget) -> bool:
     )
     region.remember(op.result, replace(form, value=region.add(new), channels=out))
     return True
+
+
+def _filters(op: QuantizedConvOp, region: Region, array: Array, last: bool) -> SSAValue:
+    """The filters of two spatial axes, channels before those."""
+    flat = array.ndim == 3
+    if not last and not flat:
+        return op.filter
+    filters = np.moveaxis(array, -1, 1) if last else array
+    filters = np.ascontiguousarray(filters[:, :, None, :] if flat else filters)
+    return region.weight(filters, f"{region.name_of(op.filter)}.oihw", element_of(op.filter))

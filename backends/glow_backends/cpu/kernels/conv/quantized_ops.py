@@ -46,7 +46,9 @@ class IntegerConvOp(PureOp):
 
     def check(self) -> None:
         if (self.residual is None) != (self.between is None):
-            raise VerifyException(f"{self.name}: `residual` and `between` come together; give both, or none")
+            raise VerifyException(
+                f"{self.name}: `residual` and `between` must be given together; give both, or none"
+            )
         if self.residual is not None and shape_of(self.residual) != shape_of(self.results[0]):
             raise VerifyException(
                 f"{self.name}: the residual is {self.residual.type}; give one of the result's shape"
@@ -55,8 +57,8 @@ class IntegerConvOp(PureOp):
         depthwise = 1 < self.group == shape_of(self.filter)[0] and shape_of(self.filter)[1] == 1
         if (source.signed and is_byte(self.input)) or (any(self.pads) and zero_of(source) and not depthwise):
             raise VerifyException(
-                f"{self.name}: bytes must be unsigned, an input has zero point 0 where it is padded, "
-                f"got {self.input.type}"
+                f"{self.name}: bytes must be unsigned, and a padded input needs zero point 0, got "
+                f"{self.input.type}"
             )
         batch, _, height, width, lanes = shape_of(self.input)
         out, _, *kernel = shape_of(self.filter)

@@ -58,16 +58,7 @@ def volume_conv(op: ConvOp, region: Region, target: CpuTarget) -> bool:
     spec = DirectConvSpec(1, channels, out, (height, width), filters.shape[3:], group=group)
     total: SSAValue | None = None
     for tap in range(filters.shape[2]):
-        start = tap * dilations[0]
-        end = start + (outputs[0] - 1) * strides[0] + 1
-        whole = shape_of(blocks)[2:]
-        window: dict[str, Any] = {
-            "starts": (0, start, *(0,) * len(whole)),
-            "ends": (batch, end, *whole),
-            "steps": (1, strides[0], *(1,) * len(whole)),
-        }
-        taken = region.add(SliceOp(blocks, **window))
-        taken = region.add(ReshapeOp.to(taken, (batch * outputs[0], *per_plane)))
+        taken = _taken(blocks, tap * dilations[0], strides[0], outputs[0], region)
         weights = region.weight(
             np.ascontiguousarray(filters[:, :, tap]), f"{region.name_of(op.filter)}.plane"
         )
@@ -88,6 +79,18 @@ def volume_conv(op: ConvOp, region: Region, target: CpuTarget) -> bool:
         total = region.add(new)
     assert total is not None
     return _finish(op, region, total, last)
+
+
+def _taken(blocks: SSAValue, start: int, step: int, count: int, region: Region) -> SSAValue:
+    """Every `step`-th of the planes from `start` on, those of all images side by side."""
+    batch, _, *whole = shape_of(blocks)
+    window: dict[str, Any] = {
+        "starts": (0, start, *(0,) * len(whole)),
+        "ends": (batch, start + (count - 1) * step + 1, *whole),
+        "steps": (1, step, *(1,) * len(whole)),
+    }
+    taken = region.add(SliceOp(blocks, **window))
+    return region.add(ReshapeOp.to(taken, (batch * count, *whole)))
 
 
 def _sum(value: SSAValue) -> Body:

@@ -140,26 +140,9 @@ def _planned(spec: WinogradSpec, target: CpuTarget) -> WinogradPlan:
         # The more blocks, the better a worker that the machine holds up is helped.
         fewest = max(fewest, min(4 * threads, total // (2 * _FEW_TILES)))
         fewest = ceil_div(fewest, threads) * threads
-    candidates: list[tuple[float, Block, int, int]] = []
-    for vectors in (v for v in range(1, 5) if outputs % (v * parts) == 0):
-        for rows in range(1, min(total, 28) + 1):
-            block = Block(rows, vectors)
-            if not fits(block, target):
-                break
-            for blocks in (fewest, fewest + threads) if parts == 1 else (fewest,):
-                count = ceil_div(ceil_div(total, blocks), rows)
-                cut = ceil_div(total, count * rows)
-                passes = _passes(needed, count * rows, rows) * ceil_div(cut * parts, threads) / cut
-                cost = passes * block.cycles() / vectors
-                candidates.append((cost, block, count * rows, round(passes * rows)))
-    least, best, *_ = min(candidates, key=lambda f: f[0])
-    alike = [f for f in candidates if f[0] <= ALIKE * least and f[1].vectors == best.vectors]
-
-    def merit(choice: tuple[float, Block, int, int]) -> tuple[bool, bool, int, int]:
-        _, block, tiles, products = choice
-        return _fetched_evenly(tiles // block.rows), block.sums >= _MANY, -products, block.rows
-
-    _, block, tiles, _ = max(alike, key=merit)
+    block, tiles = _block(
+        order, needed, (fewest, fewest + threads) if parts == 1 else (fewest,), parts, outputs, target
+    )
     return WinogradPlan(
         block,
         order,
@@ -174,6 +157,39 @@ def _planned(spec: WinogradSpec, target: CpuTarget) -> WinogradPlan:
         (inputs * tiles + 1) * lanes,
         (outputs // parts * tiles + 1) * lanes,
     )
+
+
+def _block(
+    order: TileOrder,
+    needed: list[tuple[range, int]],
+    counts: Sequence[int],
+    parts: int,
+    outputs: int,
+    target: CpuTarget,
+) -> tuple[Block, int]:
+    """The register block and the number of tiles taken at once, for one of some counts of those."""
+    total = order.total
+    candidates: list[tuple[float, Block, int, int]] = []
+    for vectors in (v for v in range(1, 5) if outputs % (v * parts) == 0):
+        for rows in range(1, min(total, 28) + 1):
+            block = Block(rows, vectors)
+            if not fits(block, target):
+                break
+            for blocks in counts:
+                count = ceil_div(ceil_div(total, blocks), rows)
+                cut = ceil_div(total, count * rows)
+                passes = _passes(needed, count * rows, rows) * ceil_div(cut * parts, target.threads) / cut
+                cost = passes * block.cycles() / vectors
+                candidates.append((cost, block, count * rows, round(passes * rows)))
+    least, best, *_ = min(candidates, key=lambda f: f[0])
+    alike = [f for f in candidates if f[0] <= ALIKE * least and f[1].vectors == best.vectors]
+
+    def merit(choice: tuple[float, Block, int, int]) -> tuple[bool, bool, int, int]:
+        _, block, tiles, products = choice
+        return _fetched_evenly(tiles // block.rows), block.sums >= _MANY, -products, block.rows
+
+    _, block, tiles, _ = max(alike, key=merit)
+    return block, tiles
 
 
 def _needed(order: TileOrder, bits: tuple[int, ...]) -> list[tuple[range, int]]:

@@ -60,7 +60,8 @@ class UnblockOp(PureOp):
         channels = self.channels
         if -(-channels // lanes) != blocks:
             raise VerifyException(
-                f"{self.name}: {channels} channels are not {blocks} blocks of {lanes}; they must be as many"
+                f"{self.name}: {channels} channels are not {blocks} blocks "
+                f"of {lanes}; these numbers must be equal"
             )
         last = self.layout == "NHWC"
         shape = (batch, height, width, channels) if last else (batch, channels, height, width)

@@ -158,7 +158,7 @@ def padded_runs(size: int, begin: int, end: int, mode: str) -> Sequence[Run]:
     else:
         runs = (0, begin, begin, -1), inner, (behind, end, size - 2, -1)
     if mode != "edge" and size <= max(begin, end):
-        raise OpenSizes("a border is wider than what it copies")
+        raise OpenSizes("a border is wider than the copied part")
     return [run for run in runs if not are_equal(run[1], 0)]
 
 

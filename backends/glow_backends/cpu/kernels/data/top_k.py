@@ -162,43 +162,12 @@ class _Line:
             k.store(self.key(i), keys[0], i, self.kind)
             k.store(i, places[0], i, I64)
 
-        def least(x: ir.Value, y: ir.Value) -> ir.Value:
-            return k.b.select(k.b.icmp_signed("<", x, y), x, y)
-
-        def merge(run: ir.Value, source: list[ir.Value], goal: list[ir.Value], start: ir.Value) -> None:
-            """goal[start : start + 2 run] from two runs of `source` (key and place pointers)."""
-            middle = least(k.b.add(start, run), count)
-            end = least(k.b.add(middle, run), count)
-
-            def step(carried: list[ir.Value]) -> list[ir.Value]:
-                left, right = carried
-                last = k.b.sub(count, k.i(1))
-                a, b = (
-                    k.load(source[0], least(left, last), self.kind),
-                    k.load(source[0], least(right, last), self.kind),
-                )
-                more = k.b.and_(k.b.icmp_signed("<", left, middle), k.b.icmp_signed(">=", a, b))
-                take = k.b.or_(more, k.b.icmp_signed(">=", right, end))
-                at = k.b.add(left, k.b.sub(right, middle))
-                chosen = k.b.select(take, left, right)
-                k.store(k.b.select(take, a, b), goal[0], at, self.kind)
-                k.store(k.load(source[1], chosen, I64), goal[1], at, I64)
-                one = k.b.zext(take, I64)
-                return [k.b.add(left, one), k.b.add(right, k.b.sub(k.i(1), one))]
-
-            def unfinished(carried: list[ir.Value]) -> ir.Value:
-                return k.b.or_(
-                    k.b.icmp_signed("<", carried[0], middle), k.b.icmp_signed("<", carried[1], end)
-                )
-
-            common.repeat(k, [start, middle], unfinished, step)
-
         def whole(carried: list[ir.Value]) -> list[ir.Value]:
             run, *buffers = carried
             source, goal = buffers[:2], buffers[2:]
 
             def next_pair(at: list[ir.Value]) -> list[ir.Value]:
-                merge(run, source, goal, at[0])
+                self._merge(run, source, goal, at[0])
                 return [k.b.add(at[0], k.b.shl(run, k.i(1)))]
 
             common.repeat(k, [k.i(0)], lambda at: k.b.icmp_signed("<", at[0], count), next_pair)
@@ -209,6 +178,34 @@ class _Line:
             k, start, lambda c: k.b.icmp_signed("<", c[0], count), whole
         )
         return sorted_places
+
+    def _merge(self, run: ir.Value, source: list[ir.Value], goal: list[ir.Value], start: ir.Value) -> None:
+        """goal[start : start + 2 run] from two runs of `source` (key and place pointers)."""
+        k, count = self.k, self.k.i(self.spec.count)
+
+        def least(x: ir.Value, y: ir.Value) -> ir.Value:
+            return k.b.select(k.b.icmp_signed("<", x, y), x, y)
+
+        middle = least(k.b.add(start, run), count)
+        end = least(k.b.add(middle, run), count)
+
+        def step(carried: list[ir.Value]) -> list[ir.Value]:
+            left, right = carried
+            last = k.b.sub(count, k.i(1))
+            a, b = (k.load(source[0], least(place, last), self.kind) for place in carried)
+            more = k.b.and_(k.b.icmp_signed("<", left, middle), k.b.icmp_signed(">=", a, b))
+            take = k.b.or_(more, k.b.icmp_signed(">=", right, end))
+            at = k.b.add(left, k.b.sub(right, middle))
+            chosen = k.b.select(take, left, right)
+            k.store(k.b.select(take, a, b), goal[0], at, self.kind)
+            k.store(k.load(source[1], chosen, I64), goal[1], at, I64)
+            one = k.b.zext(take, I64)
+            return [k.b.add(left, one), k.b.add(right, k.b.sub(k.i(1), one))]
+
+        def unfinished(carried: list[ir.Value]) -> ir.Value:
+            return k.b.or_(k.b.icmp_signed("<", carried[0], middle), k.b.icmp_signed("<", carried[1], end))
+
+        common.repeat(k, [start, middle], unfinished, step)
 
 
 class TopK(Kernel[TopKOp, TopKSpec]):

@@ -50,7 +50,7 @@ class AttentionOp(PureOp):
         for name in ("q_order", "k_order", "v_order", "order"):
             if sorted(getattr(self, name)) != [0, 1, 2, 3]:
                 raise VerifyException(
-                    f"{self.name}: {name} {list(getattr(self, name))} is no permutation"
+                    f"{self.name}: {name} {list(getattr(self, name))} is not a permutation"
                     "; name each of the four axes once"
                 )
         q, k, v = (
@@ -59,13 +59,14 @@ class AttentionOp(PureOp):
         shared = are_equal(k[1], 0) or not are_equal(q[1] % k[1], 0)
         if q[0] != k[0] or (q[1] != k[1] and shared) or k[:3] != v[:3] or q[3] != k[3]:
             raise VerifyException(
-                f"{self.name}: heads q {q}, k {k} and v {v} do not fit; batches and features must agree, and "
-                "the heads of q be a multiple of those of k"
+                f"{self.name}: heads q {q}, k {k} and v {v} do not fit; batches and features must be "
+                "equal, and the heads of q a multiple of those of k"
             )
         keys = self.places[0] if self.places else k[2]
         if len(self.places) > 1 or not 0 <= keys <= k[2]:
             raise VerifyException(
-                f"{self.name}: places {list(self.places)} of {k[2]} keys; give none, or one number up to that"
+                f"{self.name}: positions {list(self.places)} of {k[2]} keys; "
+                "give none, or one number up to that"
             )
         for value in present(self.mask):
             scores = (*q[:3], keys)

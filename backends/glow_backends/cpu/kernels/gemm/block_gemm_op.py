@@ -43,7 +43,7 @@ class PackedProductOp(SumsOp):
         if len(codes) != 2 + (self.experts is not None) or k != self.depth:
             raise VerifyException(
                 f"{self.name}: {self.a.type} by {self.codes.type}"
-                "; columns of the first are places of the codes"
+                "; the columns of the first must match the codes"
             )
         for experts in present(self.experts):
             check_experts(self.name, experts, lead)

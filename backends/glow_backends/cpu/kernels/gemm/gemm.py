@@ -140,19 +140,12 @@ def plan_gemm(spec: GemmSpec, target: CpuTarget) -> Plan:
     else:
         alike = None if once else shared_block(spec.m, vectors, target, limit)
         block = alike or choose_block(spec.m, vectors, target, limit)
-    if spec.some_rows:  # as many tiles as any choice of rows may need
-        runs = (RowRun(0, spec.m // block.rows + len(halves(block.rows)), block.rows, 0),)
-    elif open_m:
-        runs = cut_rows(spec.m, block.rows)
-    elif alike is not None and not may_overlap(spec.m, block.rows):
-        runs = cut_alike(spec.m, block.rows)
-    else:
-        runs = cut_evenly(spec.m, block.rows, once)
+    runs = _runs(spec, block.rows, once, alike is not None)
     tiles = estimate(runs[-1].stop)
     width = block.vectors * lanes
     overlap = isinstance(spec.n, Extent) and spec.n >= width
     if overlap and once:
-        raise OpenSizes("a product that adds to what its result holds has an open number of columns")
+        raise OpenSizes("a product that accumulates into its result cannot have a dynamic number of columns")
     rest_columns = 0 if overlap else spec.n if isinstance(spec.n, Extent) else spec.n % width
     tail_vectors = 1 if isinstance(rest_columns, Extent) else ceil_div(rest_columns, lanes)
     if spec.packed_b:
@@ -181,6 +174,17 @@ def plan_gemm(spec: GemmSpec, target: CpuTarget) -> Plan:
         length,
         chains if open_k else min(chains, spec.k),
     )
+
+
+def _runs(spec: GemmSpec, rows: int, once: bool, alike: bool) -> tuple[RowRun, ...]:
+    """The tiles of at most `rows` rows; `alike`: of sizes that share their code."""
+    if spec.some_rows:  # as many tiles as any choice of rows may need
+        return (RowRun(0, spec.m // rows + len(halves(rows)), rows, 0),)
+    if isinstance(spec.m, Extent):
+        return cut_rows(spec.m, rows)
+    if alike and not may_overlap(spec.m, rows):
+        return cut_alike(spec.m, rows)
+    return cut_evenly(spec.m, rows, once)
 
 
 def pack_b(matrix: np.ndarray, spec: GemmSpec, target: CpuTarget) -> np.ndarray:

@@ -45,7 +45,7 @@ class GemmOp(SumsOp):
             rows, n = n, rows
         if k != rows:
             raise VerifyException(
-                f"{self.name}: {k} columns of a meet {rows} rows of b; they must be as many"
+                f"{self.name}: {k} columns of a and {rows} rows of b; these numbers must be equal"
             )
         return [tensor((*broadcast_shapes(a_batch, b_batch), m, n), element_of(self.a))]
 

@@ -65,7 +65,7 @@ class IntegerBlockGemmOp(PackedProductOp):
         *lead, k = shape_of(self.a)
         if shape_of(self.factors) != (*lead, k // self.block, 2):
             raise VerifyException(
-                f"{self.name}: {self.factors.type} beside {self.a.type}; give one number a block"
+                f"{self.name}: {self.factors.type} with {self.a.type}; give one number per block"
             )
         return self.result_of(element_of(self.factors))
 

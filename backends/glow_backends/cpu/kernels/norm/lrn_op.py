@@ -32,8 +32,8 @@ class BlockedLrnOp(PureOp):
         shape = shape_of(self.input)
         if len(shape) != 5 or -(-self.channels // shape[4]) != shape[1]:
             raise VerifyException(
-                f"{self.name}: {self.channels} channels in {self.input.type}"
-                "; give as many as there are, or fewer in the last block"
+                f"{self.name}: {self.channels} channels in {self.input.type}; only the last block may "
+                "have fewer"
             )
         return [self.input.type]
 

@@ -87,7 +87,7 @@ class PoolBackwardOp(PureOp):
         if shape_of(self.grad)[2:4] != tuple(wanted) or (self.mode == "max") != bool(present(self.input)):
             raise VerifyException(
                 f"{self.name}: gradient {self.grad.type} of a pool of {self.result.type}"
-                "; give that of its output, and the input for a maximum"
+                "; give the gradient of its output and, for a maximum, the input"
             )
 
     def reference(self, result: Array, grad: Array, input: Array | None) -> None:

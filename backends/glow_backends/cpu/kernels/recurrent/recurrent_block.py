@@ -244,10 +244,11 @@ class Block:
                     [(v * plan.lanes, plan.lanes, plan.lanes) for v in range(plan.vectors)],
                 )
         if rest:
-            widths: list[tuple[int, int, int]] = []
-            for place in range(0, rest, plan.lanes):
-                active = min(plan.lanes, rest - place)
-                widths.append(
-                    (place, plan.lanes if active == plan.lanes else common.power_of_two(active), active)
-                )
-            block(whole * tile, widths)
+            block(
+                whole * tile, [(place, *self._vector(rest - place)) for place in range(0, rest, plan.lanes)]
+            )
+
+    def _vector(self, left: int) -> tuple[int, int]:
+        """The lanes of a vector where so many elements are left, and how many of them are used."""
+        lanes = self.plan.lanes
+        return (lanes, lanes) if left >= lanes else (common.power_of_two(left), left)

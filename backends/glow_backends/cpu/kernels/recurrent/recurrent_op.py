@@ -64,8 +64,8 @@ class CpuRecurrentOp(PureOp):
         directions, rows, hidden = shape_of(self.recurrence)
         if columns != directions * rows or rows != card.GATES * hidden:
             raise VerifyException(
-                f"{self.name}: {self.projected.type} does not meet {self.recurrence.type}"
-                "; columns of the first are those of the second"
+                f"{self.name}: {self.projected.type} does not match {self.recurrence.type}; both need the "
+                "same columns"
             )
         kind = element_of(self.projected)
         last = tensor((directions, samples, hidden), kind)

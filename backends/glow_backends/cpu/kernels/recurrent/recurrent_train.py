@@ -7,6 +7,7 @@ within the recurrence, the products for inputs and weights, are matrix products 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from llvmlite import ir
@@ -92,7 +93,7 @@ class _Forward(Block):
 
     def _cell(self, step: Index, row: Index, h: Index, lanes: int, active: int) -> None:
         k, spec = self.k, self.spec
-        hidden, at = spec.hidden, self.at(row, h)
+        at = self.at(row, h)
         old, running = self.load(self.one, at, lanes, lanes), self.running(step, row)
 
         def outer(gate: int) -> Vec:
@@ -137,10 +138,14 @@ class _Forward(Block):
         new = new if running is None else new.where(running, old)
         self.store(new, self.one, at, lanes)
         self.store(new, self.result, k.add(self.sample(step, row, 1), h), active)
-        kept = kept or [new]
+        self._keep(kept or [new], step, row, h, active)
+
+    def _keep(self, kept: Sequence[Vec], step: Index, row: Index, h: Index, active: int) -> None:
+        """Store what the backward pass reads."""
         place = self.sample(step, row, len(kept))
         for number, value in enumerate(kept):
-            self.store(value, self.saved, k.add(place, k.add(number * hidden, h)), active)
+            at = self.k.add(place, self.k.add(number * self.spec.hidden, h))
+            self.store(value, self.saved, at, active)
 
 
 class _Backward(Block):

@@ -62,7 +62,7 @@ def unfold(g: Emitter, n: Node) -> Value:
     )
     extent = shape(x)[axis]
     if not 0 < size <= extent or step < 1:
-        raise RuleError(f"windows of {size}, {step} apart, along {extent} places")
+        raise RuleError(f"windows of {size}, {step} apart, along {extent} elements")
     places = np.arange(0, extent - size + 1, step)[:, None] + np.arange(size)
     y = take(g, x, places.astype(np.int64), axis)
     order = [i for i in range(rank(y)) if i != axis + 1]

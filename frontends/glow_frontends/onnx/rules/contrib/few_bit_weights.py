@@ -57,7 +57,7 @@ def _by_blocks(blocks: Array, depth: int, block: int) -> Array:
     """The places of a reduction in the order of their blocks, all of which but the last are full."""
     order = np.argsort(blocks[:depth], kind="stable")
     if blocks.size < depth or not np.array_equal(blocks[order], np.arange(depth) // block):
-        raise RuleError(f"blocks that have not {block} places each")
+        raise RuleError(f"blocks that do not have {block} elements each")
     return order
 
 

@@ -50,7 +50,7 @@ def _stands(g: Emitter, offset: Value, tokens: int) -> Value:
     """Where the real tokens stand in the padded batch, [T]."""
     count = prod(shape(offset))
     if tokens > count:
-        raise RuleError(f"{tokens} tokens for {count} places")
+        raise RuleError(f"{tokens} tokens for {count} positions")
     return pieces(g, g.reshape(offset, (count,)), 0, (tokens, count - tokens))[0]
 
 
