@@ -1,9 +1,10 @@
-"""Loops over elements of arrays: microseconds at n, 4 n and 16 n, beside CPython, and Numba where it is installed.
+"""Loops over elements: microseconds at n, 4 n and 16 n, beside CPython, and Numba where it is installed.
 
     python -m benchmarks.element_loops            # a table
     python -m benchmarks.element_loops --json     # a line of JSON for each measurement
 
-Values and gradients take time with the number of steps. Each figure is the best of several; the ways take turns.
+Values and gradients take time with the number of steps. Each figure is the best of several; the ways take
+turns.
 """
 
 from __future__ import annotations
