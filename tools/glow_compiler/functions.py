@@ -14,8 +14,7 @@ from pathlib import Path
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, Generic, overload
 
-import numpy as np
-
+from glow_compiler.direct_calls import DirectCalls, kind_of
 from glow_compiler.type_variables import P, R
 from glow_dialects.core.errors import BindingError, GlowError, UnsupportedError
 from glow_dialects.core.quiet_gc import quiet_gc
@@ -102,6 +101,7 @@ class CompiledFunction(Generic[P, R]):
         self._writes: ArgumentWrites | None = None
         self._writing: FunctionProgram | None = None
         self._ready: dict[Any, Callable[[Sequence[Any]], Any]] = {}
+        self._direct = DirectCalls(lambda *arguments: self._called(arguments, {}))
         self.sizes = sizes
         self._sized = sizes.of(function)
         functools.update_wrapper(self, function, updated=())
@@ -162,12 +162,20 @@ class CompiledFunction(Generic[P, R]):
 
     def __call__(self, *arguments: P.args, **keywords: P.kwargs) -> R:
         """The function's value for numbers, arrays and tuples of them."""
-        key = _kind(arguments)
+        run = self._direct.run
+        if run is not None and not keywords:
+            return run(*arguments)
+        return self._called(arguments, keywords)
+
+    def _called(self, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+        key = kind_of(arguments)
         if keywords:
-            named = _kind(tuple(keywords.values()))
+            named = kind_of(tuple(keywords.values()))
             key = None if key is None or named is None else (key, *keywords, named)
         ready = self._ready.get(key)
         if ready is not None:
+            if not keywords and self._direct.due(key):
+                return self._direct.made(ready, arguments)
             try:
                 return ready((*arguments, *keywords.values()) if keywords else arguments)
             except NotNative:
@@ -327,22 +335,6 @@ def _signature(function: Callable[..., Any]) -> inspect.Signature:
         raise UnsupportedError(
             f"the parameters of {name} are not known; call it in a function of yours"
         ) from None
-
-
-def _kind(value: Any) -> Any:
-    """The key of calls of the same machine code; None where there is no simple one."""
-    kind = type(value)
-    if kind is np.ndarray:
-        return value.shape, value.dtype
-    if kind is float or kind is int or kind is bool:
-        return kind
-    if kind is tuple:
-        kinds = tuple([_kind(v) for v in value])
-        return None if None in kinds else kinds
-    if kind is dict:
-        kinds = [_kind(v) for v in value.values()]
-        return None if None in kinds else (dict, *value, *kinds)
-    return None
 
 
 @overload

@@ -58,8 +58,9 @@ class Graphs:
         self._barrier = aligned_array((state_bytes(1),), np.dtype(np.uint8))
         self._barrier[...] = 0
         self.report.arena_bytes = max(self._sizes)
-        hosted = [h for _, _, h, _ in compiled.values() if h is not None]
-        self.report.notes.update({"graphs": len(compiled), "host instructions": len(hosted)})
+        #: Graphs with steps on the host.
+        self.hosted = sum(h is not None for _, _, h, _ in compiled.values())
+        self.report.notes.update({"graphs": len(compiled), "host instructions": self.hosted})
         for run in runs:
             self._prepare(run, faults[run])
 

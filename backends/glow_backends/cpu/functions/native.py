@@ -6,12 +6,13 @@ import ctypes
 import mmap
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import llvmlite.binding as llvm
 import numpy as np
 
+from glow_backends.cpu.functions.direct_calls import DirectCall, Words
 from glow_backends.cpu.functions.emit import Emitter
 from glow_backends.cpu.functions.graphs import Graphs, Lower
 from glow_backends.cpu.functions.layout import leaves, sizes
@@ -66,6 +67,23 @@ _memory: list[_Memory] = []
 _lock = threading.Lock()
 
 
+class _Busy:
+    """A word that is 1 while a program runs, for calls that do not take the lock."""
+
+    def __init__(self) -> None:
+        self._word = ctypes.c_int64(0)
+        self.address = ctypes.addressof(self._word)
+
+    def __enter__(self) -> None:
+        self._word.value = 1
+
+    def __exit__(self, *_: object) -> None:
+        self._word.value = 0
+
+
+_busy = _Busy()
+
+
 class NativeFunction:
     """Machine code of one instance; call it with Python numbers, arrays and tuples.
 
@@ -87,7 +105,8 @@ class NativeFunction:
         if "x86" not in target.triple:
             raise NotNative(f"functions on {target.triple}")
         module = new_module(name, target)
-        self.name = name
+        self.name, self._target = name, target
+        self._direct: DirectCall | None = None
         #: Runs of each instance so far, by its number, where they are counted.
         self.counts = np.zeros(len(inferred.instances) if counting else 0, np.int64)
         emitter = Emitter(inferred, root, module, target, self.counts.ctypes.data if counting else 0)
@@ -136,7 +155,7 @@ class NativeFunction:
 
     def __call__(self, arguments: Sequence[Any]) -> Any:
         """The value; RecursionLimitError and GlowError where a limit is reached, NotNative for large ints."""
-        with _lock:
+        with _lock, _busy:
             held = self._inputs.fill(arguments)
             self._values.prepare()
             code = self._run(self._place)
@@ -159,6 +178,17 @@ class NativeFunction:
             limit = 5_000_000 if code == STACK else MAX_TAIL_CALLS
             raise RecursionLimitError(*self._places.get(number, (self.name, "")), limit)
         return result
+
+    def direct(self, slow: Callable[..., Any]) -> Callable[..., Any] | None:
+        """A builtin function that runs this one for a few numbers and small arrays, else calls `slow`."""
+        call = DirectCall(self._inputs, self._values, self.parameters, self.result)
+        if self.graphs.hosted or self.graphs.faults or self.counts.size or not call.possible:
+            return None
+        words = Words(
+            self._linked.address("fn_run"), self._place, _busy.address, _memory[0].first + HEAP_KEPT
+        )
+        self._direct = call
+        return call.made(words, slow, self._target)
 
 
 def _plain(kind: Type) -> bool:

@@ -60,6 +60,10 @@ class Arguments(_Words):
             else:
                 self._staged.append(None)
 
+    def staged(self, index: int) -> Any:
+        """The memory that a small array is copied to; None of large ones."""
+        return self._staged[index]
+
     def fill(self, values: Sequence[Any]) -> list[Array]:
         """Store the arguments of a call; what comes back must live as long as it."""
         held: list[Array] = []
@@ -118,6 +122,15 @@ class Results(_Words):
                     self._places.ints[index] = address(memory)
                 else:
                     self._large[index] = leaf
+
+    @property
+    def large(self) -> bool:
+        """Whether new memory is needed for a result."""
+        return bool(self._large)
+
+    def small(self, index: int) -> Array:
+        """Where a small array lies after a run."""
+        return self._small[index]
 
     def prepare(self) -> None:
         """New memory for large arrays of the next result."""
