@@ -223,6 +223,8 @@ class _Graph:
         """What the symbols of sizes and other numbers stand for in a call."""
         found: dict[str, Any] = {}
         for meta, value in zip(self._metas, values, strict=True):
+            if value is None:  # a token, which orders calls that have effects
+                continue
             sizes = zip(meta.shape, value.shape, strict=True) if hasattr(meta, "shape") else [(meta, value)]
             for size, number in sizes:
                 if isinstance(size, torch.SymInt | torch.SymFloat) and size.node.expr.is_Symbol:
