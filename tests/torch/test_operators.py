@@ -25,11 +25,12 @@ contiguous copysign cos cosh count_nonzero cross cummax cummin cumprod cumsum de
 diagonal diagonal_copy diff div dot einsum eq erf erfc erfinv exp exp2 expand expm1 eye fill flatten
 flip float_power floor floor_divide fmax fmin fmod frac full full_like gather ge gradient gt heaviside
 histc hypot index_add index_copy index_fill index_put index_reduce index_select inner isclose isfinite
-isin isinf isnan kron le lerp linspace log log10 log1p log2 log_softmax logaddexp logaddexp2 logical_and
-logical_not logical_or logical_xor logit logspace logsumexp lt mH masked_fill masked_scatter matmul max
-maximum mean median meshgrid min minimum mm movedim mul mv nan_to_num nanmean nanmedian nansum
-native_layer_norm ne neg new_full new_ones nextafter nn.functional.adaptive_avg_pool1d
-nn.functional.adaptive_avg_pool2d nn.functional.adaptive_avg_pool3d nn.functional.avg_pool1d
+isin isinf isnan kron le lerp linspace log log10 log1p log2 log_softmax logaddexp logaddexp2
+logcumsumexp logical_and logical_not logical_or logical_xor logit logspace logsumexp lt mH masked_fill
+masked_scatter matmul max maximum mean median meshgrid min minimum mm movedim mul mv nan_to_num nanmean
+nanmedian nansum native_layer_norm ne neg new_full new_ones nextafter nn.functional.adaptive_avg_pool1d
+nn.functional.adaptive_avg_pool2d nn.functional.adaptive_avg_pool3d nn.functional.adaptive_max_pool1d
+nn.functional.adaptive_max_pool2d nn.functional.adaptive_max_pool3d nn.functional.avg_pool1d
 nn.functional.avg_pool2d nn.functional.avg_pool3d nn.functional.batch_norm nn.functional.bilinear
 nn.functional.binary_cross_entropy nn.functional.celu nn.functional.channel_shuffle nn.functional.conv1d
 nn.functional.conv2d nn.functional.conv3d nn.functional.conv_transpose1d nn.functional.conv_transpose2d
@@ -44,7 +45,7 @@ nn.functional.pdist nn.functional.pixel_shuffle nn.functional.pixel_unshuffle nn
 nn.functional.relu nn.functional.relu6 nn.functional.rms_norm nn.functional.selu nn.functional.silu
 nn.functional.softmin nn.functional.softplus nn.functional.softshrink nn.functional.tanhshrink
 nn.functional.threshold nn.functional.unfold nn.functional.upsample_bilinear
-nn.functional.upsample_nearest permute positive pow prod rad2deg ravel reciprocal remainder renorm
+nn.functional.upsample_nearest permute positive pow prod put rad2deg ravel reciprocal remainder renorm
 repeat reshape roll rot90 round rsqrt rsub scalar_tensor scatter scatter_add scatter_reduce searchsorted
 select select_scatter sgn sigmoid sign signbit sin sinc sinh slice slice_scatter softmax special.xlog1py
 split split_with_sizes sqrt square squeeze stack std std_mean sub sum t take_along_dim tan tanh tile to

@@ -133,6 +133,25 @@ def _largest_so_far(x: Any, dim: int, *, least: bool = False) -> tuple[Any, Any]
     return x.clone(), where.clone()
 
 
+def log_sums_so_far(x: Any, dim: int) -> Any:
+    """log of the sums of exp up to each place along an axis, by pairs of 2, 4, 8 ... places."""
+    torch = _torch()
+    if x.dim() == 0:
+        return x.clone()
+    count, step = x.shape[dim], 1
+    while step < count:
+        joined = torch.logaddexp(x.narrow(dim, step, count - step), x.narrow(dim, 0, count - step))
+        x = torch.cat([x.narrow(dim, 0, step), joined], dim)
+        step *= 2
+    return x.clone()
+
+
+def put(x: Any, index: Any, source: Any, accumulate: bool = False) -> Any:
+    """Elements of a tensor in a row replaced, or added to, by those of a source."""
+    flat = x.reshape(-1).index_put([index.reshape(-1)], source.reshape(-1), accumulate)
+    return flat.reshape(x.shape)
+
+
 # --- distances ----------------------------------------------------------------------------------
 def cdist(a: Any, b: Any, p: float, mode: int | None = None) -> Any:
     """The distances of all pairs of rows; of many in the Euclidean norm by products, as PyTorch does."""
@@ -232,6 +251,27 @@ def avg_pool_backward(
     return _spread(dy / divisor if divisor else dy, matrices)
 
 
+def adaptive_max_pool(x: Any, sizes: Sequence[int], *, count: int) -> tuple[Any, Any]:
+    """The largest of as many windows as wanted, of different sizes, and its place in the plane.
+
+    Each window is filled up to the widest by its last element again.
+    """
+    torch = _torch()
+    axes = list(zip(x.shape[-count:], list(sizes) * (count // len(sizes)), strict=True))
+    flat: Any = 0
+    for axis, (size, wanted) in enumerate(axes):
+        i = torch.arange(wanted)
+        first, last = i * size // wanted, ((i + 1) * size + wanted - 1) // wanted
+        width = max(-(-((j + 1) * size) // wanted) - j * size // wanted for j in range(wanted))
+        places = torch.minimum(first.unsqueeze(1) + torch.arange(width), last.unsqueeze(1) - 1)
+        shape = [1] * (2 * count)
+        shape[axis], shape[count + axis] = places.shape
+        flat = flat * size + places.reshape(shape)
+    windows = flat.flatten(count)
+    values, where = x.flatten(-count)[..., windows].max(-1)
+    return values, windows.expand(*where.shape, -1).gather(-1, where.unsqueeze(-1)).squeeze(-1)
+
+
 def places_backward(dy: Any, x: Any, *more: Any, count: int) -> Any:
     """The gradient of the largest of windows, each at its place in the plane: the last operand."""
     places = more[-1]
@@ -281,6 +321,8 @@ FORMULAS: dict[str, Function] = {
     "nanmedian.dim": partial(median_dim, skip=True),
     "cummax": _largest_so_far,
     "cummin": partial(_largest_so_far, least=True),
+    "logcumsumexp": log_sums_so_far,
+    "put": put,
     "_cdist_forward": cdist,
     "_cdist_backward": cdist_backward,
     "_pdist_forward": pdist,
@@ -289,6 +331,8 @@ FORMULAS: dict[str, Function] = {
     "avg_pool2d_backward": partial(avg_pool_backward, count=2),
     "avg_pool3d_backward": partial(avg_pool_backward, count=3),
     "max_pool3d_with_indices_backward": partial(places_backward, count=3),
+    "adaptive_max_pool2d": partial(adaptive_max_pool, count=2),
+    "adaptive_max_pool3d": partial(adaptive_max_pool, count=3),
     "adaptive_max_pool2d_backward": partial(places_backward, count=2),
     "adaptive_max_pool3d_backward": partial(places_backward, count=3),
     "grid_sampler_2d_backward": grid_sampler_backward,
