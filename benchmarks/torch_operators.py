@@ -163,7 +163,8 @@ def samples_of(op: Any, types: Sequence[str], most: int, way: str) -> Iterator[d
             yield {"name": op.name, "variant": op.variant_test_name, "type": dtype, "kind": kind, "why": why}
 
 
-def _database(names: Sequence[str]) -> list[Any]:
+def database(names: Sequence[str]) -> list[Any]:
+    """The operators of these names, all where there are none."""
     from torch.testing._internal.common_methods_invocations import op_db
 
     return [op for op in op_db if not names or op.name in names]
@@ -175,7 +176,7 @@ def _child(a: argparse.Namespace) -> None:
     import torch
 
     torch.set_num_threads(1)
-    for index, op in enumerate(_database(a.names)):
+    for index, op in enumerate(database(a.names)):
         if index < a.child:
             continue
         print(json.dumps({"begin": index, "name": op.name}), flush=True)

@@ -18,20 +18,21 @@ import glow_compiler as glow  # noqa: E402
 from benchmarks.torch_operators import sample_calls  # noqa: E402
 
 NAMES = """
-__getitem__ _softmax_backward_data _unsafe_masked_index abs acos acosh add addcdiv addcmul addmm addmv
-addr all amax amin angle any arange argmax argmin asin asinh atan atan2 atanh atleast_1d baddbmm
+__getitem__ _softmax_backward_data _unsafe_masked_index abs acos acosh add addbmm addcdiv addcmul addmm
+addmv addr all amax amin angle any arange argmax argmin asin asinh atan atan2 atanh atleast_1d baddbmm
 bitwise_and bitwise_left_shift bitwise_not bitwise_or bitwise_right_shift bitwise_xor block_diag bmm
-broadcast_to bucketize cat ceil chunk clamp clamp_max clamp_min clone column_stack constant_pad_nd
-contiguous copysign cos cosh count_nonzero cross cumprod cumsum deg2rad diag diag_embed diagonal
-diagonal_copy diff div dot einsum eq erf erfc erfinv exp exp2 expand expm1 eye fill flatten flip
-float_power floor floor_divide fmax fmin fmod frac full full_like gather ge gradient gt heaviside hypot
-index_add index_copy index_fill index_put index_reduce index_select inner isclose isfinite isin isinf
-isnan kron le lerp linspace log log10 log1p log2 log_softmax logaddexp logaddexp2 logical_and
-logical_not logical_or logical_xor logit logspace logsumexp lt mH masked_fill matmul max maximum mean
-meshgrid min minimum mm movedim mul mv nan_to_num nanmean nansum native_layer_norm ne neg new_full
-new_ones nextafter nn.functional.adaptive_avg_pool1d nn.functional.adaptive_avg_pool2d
-nn.functional.adaptive_avg_pool3d nn.functional.avg_pool1d nn.functional.avg_pool2d
-nn.functional.avg_pool3d nn.functional.batch_norm nn.functional.bilinear
+broadcast_to bucketize cat cdist ceil chunk clamp clamp_max clamp_min clone column_stack constant_pad_nd
+contiguous copysign cos cosh count_nonzero cross cummax cummin cumprod cumsum deg2rad diag diag_embed
+diagonal diagonal_copy diff div dot einsum eq erf erfc erfinv exp exp2 expand expm1 eye fill flatten
+flip float_power floor floor_divide fmax fmin fmod frac full full_like gather ge gradient gt heaviside
+histc hypot index_add index_copy index_fill index_put index_reduce index_select inner isclose isfinite
+isin isinf isnan kron le lerp linspace log log10 log1p log2 log_softmax logaddexp logaddexp2
+logcumsumexp logical_and logical_not logical_or logical_xor logit logspace logsumexp lt mH masked_fill
+masked_scatter matmul max maximum mean median meshgrid min minimum mm movedim mul mv nan_to_num nanmean
+nanmedian nansum native_layer_norm ne neg new_full new_ones nextafter nn.functional.adaptive_avg_pool1d
+nn.functional.adaptive_avg_pool2d nn.functional.adaptive_avg_pool3d nn.functional.adaptive_max_pool1d
+nn.functional.adaptive_max_pool2d nn.functional.adaptive_max_pool3d nn.functional.avg_pool1d
+nn.functional.avg_pool2d nn.functional.avg_pool3d nn.functional.batch_norm nn.functional.bilinear
 nn.functional.binary_cross_entropy nn.functional.celu nn.functional.channel_shuffle nn.functional.conv1d
 nn.functional.conv2d nn.functional.conv3d nn.functional.conv_transpose1d nn.functional.conv_transpose2d
 nn.functional.conv_transpose3d nn.functional.cosine_similarity nn.functional.cross_entropy
@@ -41,15 +42,16 @@ nn.functional.hardtanh nn.functional.huber_loss nn.functional.interpolate nn.fun
 nn.functional.leaky_relu nn.functional.linear nn.functional.logsigmoid nn.functional.max_pool1d
 nn.functional.max_pool2d nn.functional.max_pool3d nn.functional.max_unpool2d nn.functional.mish
 nn.functional.mse_loss nn.functional.nll_loss nn.functional.normalize nn.functional.pairwise_distance
-nn.functional.pixel_shuffle nn.functional.pixel_unshuffle nn.functional.prelu nn.functional.relu
-nn.functional.relu6 nn.functional.rms_norm nn.functional.selu nn.functional.silu nn.functional.softmin
-nn.functional.softplus nn.functional.softshrink nn.functional.tanhshrink nn.functional.threshold
-nn.functional.unfold nn.functional.upsample_bilinear nn.functional.upsample_nearest permute positive pow
-prod rad2deg ravel reciprocal remainder renorm repeat reshape roll rot90 round rsqrt rsub scalar_tensor
-scatter scatter_add scatter_reduce searchsorted select select_scatter sgn sigmoid sign signbit sin sinc
-sinh slice slice_scatter softmax split split_with_sizes sqrt square special.xlog1py squeeze stack std
-std_mean sub sum t take_along_dim tan tanh tile to trace transpose trapezoid tril triu true_divide trunc
-unbind unflatten unfold unfold_copy unsqueeze var var_mean vdot view where xlogy zeros_like
+nn.functional.pdist nn.functional.pixel_shuffle nn.functional.pixel_unshuffle nn.functional.prelu
+nn.functional.relu nn.functional.relu6 nn.functional.rms_norm nn.functional.selu nn.functional.silu
+nn.functional.softmin nn.functional.softplus nn.functional.softshrink nn.functional.tanhshrink
+nn.functional.threshold nn.functional.unfold nn.functional.upsample_bilinear
+nn.functional.upsample_nearest permute positive pow prod put rad2deg ravel reciprocal remainder renorm
+repeat reshape roll rot90 round rsqrt rsub scalar_tensor scatter scatter_add scatter_reduce searchsorted
+select select_scatter sgn sigmoid sign signbit sin sinc sinh slice slice_scatter softmax special.xlog1py
+split split_with_sizes sqrt square squeeze stack std std_mean sub sum t take_along_dim tan tanh tile to
+trace transpose trapezoid tril triu true_divide trunc unbind unflatten unfold unfold_copy unsqueeze var
+var_mean vdot view where xlogy zeros_like
 """
 OPERATORS = NAMES.split()
 #: Operators of which PyTorch leaves the order of equal elements open.

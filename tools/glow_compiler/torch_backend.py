@@ -87,9 +87,10 @@ class _Graph:
         self._graph, self._options, self._report = graph, options, report
         places = [node for node in graph.graph.nodes if node.op == "placeholder"]
         self._names = [node.name for node in places]
-        self._metas = [meta_of(node) for node in places]
+        metas = [meta_of(node) for node in places]
+        self._symbols = _symbols(metas)
+        self._ranges = _ranges(metas)
         self._frozen = sorted(frozen)
-        self._ranges = _ranges(self._metas)
         #: What the parameters held when a program was last made, and how often each has changed.
         self._held: dict[int, int] = {}
         self._changes: Counter[int] = Counter()
@@ -221,13 +222,10 @@ class _Graph:
 
     def _numbers(self, values: Sequence[Any]) -> dict[str, Any]:
         """What the symbols of sizes and other numbers stand for in a call."""
-        found: dict[str, Any] = {}
-        for meta, value in zip(self._metas, values, strict=True):
-            sizes = zip(meta.shape, value.shape, strict=True) if hasattr(meta, "shape") else [(meta, value)]
-            for size, number in sizes:
-                if isinstance(size, torch.SymInt | torch.SymFloat) and size.node.expr.is_Symbol:
-                    found[str(size.node.expr)] = number
-        return found
+        return {
+            name: values[place] if axis is None else values[place].shape[axis]
+            for name, (place, axis) in self._symbols.items()
+        }
 
 
 def _no_plain_tensor(tensor: Any) -> str:
@@ -266,6 +264,17 @@ def _parameters(inputs: Sequence[Any]) -> set[int]:
     infos = getattr(metadata, "input_info", None) or ()
     written = {i for i, info in enumerate(infos) if info.mutates_data or info.mutates_storage_metadata}
     return {i for i in places if isinstance(inputs[i], torch.Tensor) and i not in written}
+
+
+def _symbols(metas: Sequence[Any]) -> dict[str, tuple[int, int | None]]:
+    """Which input tells a symbol: a number, or a tensor by an axis."""
+    found: dict[str, tuple[int, int | None]] = {}
+    for place, meta in enumerate(metas):
+        sizes = list(enumerate(meta.shape)) if hasattr(meta, "shape") else [(None, meta)]
+        for axis, size in sizes:
+            if isinstance(size, torch.SymInt | torch.SymFloat) and size.node.expr.is_Symbol:
+                found[str(size.node.expr)] = place, axis
+    return found
 
 
 def _ranges(metas: Sequence[Any]) -> dict[Any, Any]:

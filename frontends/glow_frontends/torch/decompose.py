@@ -8,6 +8,7 @@ from typing import Any
 
 from glow_frontends.graph.errors import RuleError
 from glow_frontends.torch.draws import draws, is_random
+from glow_frontends.torch.formulas import formulas
 from glow_frontends.torch.rules import find_rule
 
 
@@ -31,10 +32,10 @@ def decompositions() -> dict[Any, Callable[..., Any]]:
 
 @cache
 def _every() -> dict[Any, Callable[..., Any]]:
-    """All that PyTorch knows how to take apart."""
+    """All that PyTorch knows how to take apart, and what we know."""
     from torch._decomp import core_aten_decompositions, decomposition_table  # pyright: ignore
 
-    return {**decomposition_table, **core_aten_decompositions()}
+    return {**decomposition_table, **core_aten_decompositions(), **formulas()}
 
 
 def decomposes(overload: Any) -> bool:

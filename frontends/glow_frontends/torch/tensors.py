@@ -27,13 +27,13 @@ def array_of(tensor: Any) -> Array:
     if isinstance(tensor, int | float):
         return np.array(tensor, np.float64 if isinstance(tensor, float) else np.int64)
     dtype = numpy_dtype(tensor.dtype)
-    plain = tensor.detach().resolve_conj().resolve_neg().cpu()
     if dtype.isbuiltin == 1:  # NumPy's own
-        return plain.numpy()
+        return tensor.numpy(force=True)
     bits = {1: "uint8", 2: "int16"}[dtype.itemsize]
     import torch  # pyright: ignore[reportMissingImports]
 
-    return plain.contiguous().view(getattr(torch, bits)).numpy().view(dtype)
+    plain = tensor.detach().resolve_neg().cpu().contiguous()
+    return plain.view(getattr(torch, bits)).numpy().view(dtype)
 
 
 def tensor_of(array: Array) -> Any:

@@ -264,6 +264,12 @@ def dropout(g: Emitter, n: Node, x: Value, p: Any, train: bool | None = True) ->
     return x
 
 
+def fma(g: Emitter, n: Node, x: Any, y: Any, z: Any) -> Value:
+    """x y + z."""
+    a, b, c = (operand(g, v, n.dtype) for v in (x, y, z))
+    return g(AddOp, g(MulOp, a, b), c)
+
+
 def addcmul(kind: type[GraphOp]) -> Rule:
     """x + value a b, or a / b."""
 
@@ -316,6 +322,7 @@ RULES: dict[str, Rule] = {
     "copy": copy,
     "dropout": dropout,
     "elu": elu,
+    "fma": fma,
     "gelu": gelu,
     "hardshrink": shrink(False),
     "hardsigmoid": unary(HardSigmoidOp, alpha=1 / 6, beta=0.5),

@@ -15,10 +15,10 @@ from glow_dialects.ops.arithmetic import ModOp, MulOp
 from glow_dialects.ops.avg_pool import AvgPoolOp
 from glow_dialects.ops.max_pool import MaxPoolOp, MaxPoolWithArgmaxOp
 from glow_dialects.ops.reduce import ReduceMaxOp, ReduceMeanOp
-from glow_frontends.graph import Emitter, RuleError, Value, rank, shape
+from glow_frontends.graph import Emitter, Value, rank, shape
 from glow_frontends.graph.movement import join, span
 from glow_frontends.graph.windows import Window, zeros_around
-from glow_frontends.torch.node import Node
+from glow_frontends.torch.node import Decomposed, Node
 from glow_frontends.torch.rules.nn import per_axis
 
 Rule = Callable[..., Any]
@@ -140,7 +140,7 @@ def adaptive_max_pool(count: int) -> Rule:
         if kernel is None and not n.wants(1):
             return [_uneven(g, x, per_axis(size, count), ReduceMaxOp), None]
         if kernel is None:
-            raise RuleError("indices of the maximum in windows of different sizes")
+            raise Decomposed("indices of the maximum in windows of different sizes")
         return max_pool(count, True)(g, n, x, kernel)
 
     return rule

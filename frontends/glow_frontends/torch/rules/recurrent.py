@@ -40,7 +40,7 @@ def recurrent(kind: type[GraphOp], activations: str) -> Rule:
             raise RuleError("dropout draws random numbers; export the module after .eval()")
         directions, each = 2 if bidirectional else 1, 4 if has_biases else 2
         if len(weights) != layers * directions * each:
-            raise RuleError("a projection of the states is not known here")
+            raise Decomposed("a projection of the states is not known here")
         firsts = list(states) if kind is LstmOp else [states]
         x = g.transpose(x, (1, 0, 2)) if batch_first else x
         lasts: list[list[Value]] = [[] for _ in firsts]
