@@ -355,7 +355,7 @@ def test_precision_is_a_choice(precision: str, error: float, rows: int) -> None:
     note = net.report().notes.get("precision", "")
     assert note.startswith(precision) == (precision != "float32")
     if precision == "bf16":
-        assert "1 products by" in note
+        assert "1 layers by" in note
         assert np.abs(got - want).max() > 1e-4 * np.abs(want).max()
 
 
