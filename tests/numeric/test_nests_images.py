@@ -86,7 +86,7 @@ def tiles(p: Image, q: Requantize, v: dict[str, np.ndarray], target: CpuTarget) 
     y = aligned(v["y"])
     room = sum(rooms_of(kernel).bytes(s, pixels_of(p, s), p.lines(s) * s.unit.k)) * target.threads
     code = StandaloneKernel(_emitted, (kernel, p), target)
-    code(y, *map(aligned, (*operands(p, q, v), np.full(room, 0x7F, np.uint8))))
+    code(y, *map(aligned, (*operands(p, q, v), np.full(room, 0xFF, np.uint8))))
     return y
 
 
@@ -189,7 +189,7 @@ def test_images_of_bfloat16(name: str) -> None:
     y, own = (aligned(np.zeros(p.shapes(s)[0], np.float32)) for _ in range(2))
     room = sum(rooms_of(kernel).bytes(s, pixels_of(p, s), p.lines(s) * s.unit.k))
     code = StandaloneKernel(_emitted, (kernel, p), host())
-    code(y, *map(aligned, (*given, np.full(room, 0x7F, np.uint8))))
+    code(y, *map(aligned, (*given, np.full(room, 0xFF, np.uint8))))
     run_kernel(kernel, [own, *given])
     bf16 = by("short")["bf16"].dtype
     left, right = (v.astype(bf16).astype(np.float64) for v in (x, w))
