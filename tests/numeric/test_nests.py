@@ -81,7 +81,7 @@ def machine(p: Product, s: Schedule, target: CpuTarget, a: np.ndarray, b: np.nda
     code = StandaloneKernel(_emitted, (kernel, shapes_of(p, s)), target)
     y = aligned(np.zeros((*p.batch, p.m, p.n), by("short")[p.out].dtype))
     room = sum(rooms_of(kernel).bytes(s, p.m, p.k))
-    code(y, aligned(a), aligned(b), aligned(np.full(max(1, target.threads * room), 0x7F, np.uint8)))
+    code(y, aligned(a), aligned(b), aligned(np.full(max(1, target.threads * room), 0xFF, np.uint8)))
     return y
 
 
@@ -175,7 +175,7 @@ def test_chosen_schedules(target: str, p: Product) -> None:
     bias, limits = rng.integers(-99, 99, p.n).astype(np.int32), np.array([-3, 140, 3], np.float32)
     extras = [v for v, used in ((bias, f.bias), (factor, f.factor), (limits, f.limits)) if used]
     y = aligned(np.zeros((*p.batch, p.m, p.n), by("short")[p.out].dtype))
-    room = np.full(max(1, product_scratch(p, made)), 0x7F, np.uint8)
+    room = np.full(max(1, product_scratch(p, made)), 0xFF, np.uint8)
     StandaloneKernel(emit_product, p, made)(y, *map(aligned, (a, b, *extras, room)))
     want = expected(p, a, b) + (bias if f.bias else 0)
     if f.factor:
@@ -258,7 +258,7 @@ def test_tiles_give_what_vectors_give(shape: tuple[int, int, int], sign: str, ta
     )
     p = Product(m, n, k, sign, "i8", "u8", packed=True, finish=Finish(True, "column", True))
     panels = pack_columns(w, schedule_of(p, made))
-    room = np.full(max(1, product_scratch(p, made)), 0x7F, np.uint8)
+    room = np.full(max(1, product_scratch(p, made)), 0xFF, np.uint8)
     extras = panels, bias, factor, requantize.limits, room
     StandaloneKernel(emit_product, p, made)(after, aligned(x), *map(aligned, extras))
     np.testing.assert_array_equal(before, after)
@@ -355,10 +355,27 @@ def test_precision_is_a_choice(precision: str, error: float, rows: int) -> None:
     note = net.report().notes.get("precision", "")
     assert note.startswith(precision) == (precision != "float32")
     if precision == "bf16":
-        assert "1 products by" in note
+        assert "1 layers by" in note
         assert np.abs(got - want).max() > 1e-4 * np.abs(want).max()
 
 
 def test_unknown_precision_is_told() -> None:
     with pytest.raises(glow.GlowError, match="precision='half' is none; there are: float32, fast, bf16"):
         glow.compile(layer(1)[0], precision="half")
+
+
+@pytest.mark.parametrize("precision", ["fast", "bf16"])
+@pytest.mark.parametrize("target", TARGETS)
+def test_precision_on_every_processor(target: str, precision: str) -> None:
+    """`bf16` rounds factors wherever it runs, `fast` has tiles or float32."""
+    made = replace(TARGETS[target], precision=precision)
+    if made.has_amx and not host().has_amx:
+        pytest.skip("no tiles here")
+    p = Product(33, 20, 41, "f32", "f32", "f32")
+    a, b = operands(p)
+    y = aligned(np.zeros((p.m, p.n), np.float32))
+    room = np.full(max(1, product_scratch(p, made)), 0xFF, np.uint8)
+    StandaloneKernel(emit_product, p, made)(y, *map(aligned, (a, b, room)))
+    bf16 = by("short")["bf16"].dtype
+    left, right = ((v.astype(bf16) if precision == "bf16" else v).astype(np.float64) for v in (a, b))
+    np.testing.assert_allclose(y, left @ right, atol=3e-4 if precision == "fast" else 1e-5, rtol=0)

@@ -24,9 +24,11 @@ from glow_backends.cpu.lower.images import emit_image_contraction, pixels_of
 from glow_backends.cpu.lower.rooms import rooms_of
 from glow_backends.cpu.standalone import StandaloneKernel, aligned
 from glow_backends.cpu.target import CpuTarget, host
+from glow_backends.nests.finish import Finish
 from glow_backends.nests.images import Image, describe_image, pack_filter
 from glow_backends.nests.meaning import run_kernel
 from glow_dialects.core.blocks import block_channels, unblock_channels
+from glow_dialects.core.element_types import by
 from glow_dialects.ops.windows import convolve
 
 CONVS = {
@@ -84,7 +86,7 @@ def tiles(p: Image, q: Requantize, v: dict[str, np.ndarray], target: CpuTarget) 
     y = aligned(v["y"])
     room = sum(rooms_of(kernel).bytes(s, pixels_of(p, s), p.lines(s) * s.unit.k)) * target.threads
     code = StandaloneKernel(_emitted, (kernel, p), target)
-    code(y, *map(aligned, (*operands(p, q, v), np.full(room, 0x7F, np.uint8))))
+    code(y, *map(aligned, (*operands(p, q, v), np.full(room, 0xFF, np.uint8))))
     return y
 
 
@@ -169,3 +171,51 @@ def test_quantised_networks_are_the_same_on_tiles() -> None:
         results.append(glow.compile(quantized.clone(), backend=backend).run(samples[0])["y"])
     np.testing.assert_array_equal(results[0], results[1])
     np.testing.assert_array_equal(results[0], results[2])
+
+
+@pytest.mark.parametrize("name", ["1x1", "3x3", "3x3-stride", "5x3-dilated"])
+def test_images_of_bfloat16(name: str) -> None:
+    """Factors are rounded, sums are float32: by the code and by the description."""
+    conv = replace(CONVS[name], in_channels=64)
+    window = conv.kernel, conv.strides, conv.pads, conv.dilations
+    sizes = conv.batch, conv.in_channels, conv.out_channels, conv.size
+    p = Image(*sizes, *window, "f32", "f32", "f32", finish=Finish(bias=True))
+    x = RNG.normal(size=(conv.batch, conv.in_channels, *conv.size)).astype(np.float32)
+    w = RNG.normal(size=(conv.out_channels, conv.in_channels, *conv.kernel)).astype(np.float32)
+    s = replace(image_schedule(p, host()), expand=not host().has_amx)
+    bias = pack_channels(RNG.normal(size=conv.out_channels).astype(np.float32), MADE)
+    kernel, given = describe_image(p, s), [block_channels(x, 16), pack_filter(w, p, s), bias]
+    kernel.verify()
+    y, own = (aligned(np.zeros(p.shapes(s)[0], np.float32)) for _ in range(2))
+    room = sum(rooms_of(kernel).bytes(s, pixels_of(p, s), p.lines(s) * s.unit.k))
+    code = StandaloneKernel(_emitted, (kernel, p), host())
+    code(y, *map(aligned, (*given, np.full(room, 0xFF, np.uint8))))
+    run_kernel(kernel, [own, *given])
+    bf16 = by("short")["bf16"].dtype
+    left, right = (v.astype(bf16).astype(np.float64) for v in (x, w))
+    rest = conv.strides, conv.pads, conv.dilations, 1, bias[: conv.out_channels].astype(np.float64)
+    want = convolve(left, right, *rest)
+    for result in (y, own):
+        np.testing.assert_allclose(unblock_channels(result, conv.out_channels), want, atol=3e-4, rtol=1e-5)
+
+
+def test_networks_in_bfloat16() -> None:
+    """A residual that lies where the result goes is added once; two workers give what one does."""
+
+    def network() -> glow.GraphBuilder:
+        g, rng = glow.GraphBuilder(), np.random.default_rng(1)
+        x = g.placeholder("x", (1, 64, 7, 11))
+        y = x
+        for taps in (1, 3, 1):
+            w = rng.normal(size=(64, 64, taps, taps)).astype(np.float32) / (64 * taps * taps) ** 0.5
+            y = g.relu(g.conv(y, g.constant(w), pads=(taps // 2,) * 4))
+        g.save(g.relu(g.add(y, x)), "y")
+        return g
+
+    feed = {"x": np.random.default_rng(2).normal(size=(1, 64, 7, 11)).astype(np.float32)}
+    want = glow.compile(network()).run(feed)["y"]
+    nets = [glow.compile(network(), precision="bf16", threads=n) for n in (1, 2)]
+    one, two = (net.run(feed)["y"] for net in nets)
+    np.testing.assert_array_equal(one, two)
+    assert np.abs(one - want).max() <= 0.02 * np.abs(want).max()
+    assert ("3 layers by tile.bf16" in nets[0].report().notes["precision"]) == host().has_amx

@@ -257,5 +257,5 @@ def precision_note(selection: Selection, target: CpuTarget) -> str:
         schedule = kernel.schedule
         if schedule is not None and schedule.data.unit.b == "bf16":
             units.setdefault(schedule.data.instruction, []).append(call.label)
-    told = [f"{len(labels)} products by {unit}" for unit, labels in units.items()]
-    return f"{target.precision}: {', '.join(told) or 'no products'}; the others are float32"
+    told = [f"{len(labels)} layers by {unit}" for unit, labels in units.items()]
+    return f"{target.precision}: {', '.join(told) or 'none'}; the others are float32"

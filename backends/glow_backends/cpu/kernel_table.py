@@ -112,6 +112,7 @@ KERNELS = {
     "glow_cpu.block": "data.blocking.NarrowBlocking data.blocking.Blocking",
     "glow_cpu.block_gemm": "gemm.gemm_blocks.BlockGemm",
     "glow_cpu.conv": (
+        "conv.rounded_conv.RoundedConv "
         "conv.winograd_changing.ChangingWinogradConv "
         "conv.winograd.WinogradConv "
         "conv.depthwise.DepthwiseConv "

@@ -65,7 +65,13 @@ class Image:
     @property
     def sums(self) -> str:
         """The element type of the sums."""
-        return "i32"
+        return "f32" if self.a == "f32" else "i32"
+
+    @property
+    def flops(self) -> int:
+        """Products and sums."""
+        sums = self.batch * prod(self.out_size) * self.out_channels
+        return 2 * sums * prod(self.kernel) * self.channels
 
     def tap(self, d: int, number: int) -> tuple[int, int]:
         """The phase that a tap reads, and how many of its pixels it lies behind, along an axis."""

@@ -379,7 +379,9 @@ class Contraction:
             self._slices(most, slice_of)
         self._hold(column)
         for i, row in enumerate(rows):
-            with k.loop(0, self.height) as r:
+            # Of tiles that overlap the second one stores what the first has not.
+            own = k.mul(k.add(k.mul(block, s.rows), i), self.height)
+            with k.loop(minimum(k, k.add(own, k.mul(row, -1)), self.height), self.height) as r:
                 place = k.mul(k.add(i * unit.m, r), s.width)
                 held = [
                     k.load(self.block_sums, k.add(place, j * self.lanes), self.kind, self.lanes)

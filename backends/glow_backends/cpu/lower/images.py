@@ -16,6 +16,7 @@ from glow_backends.cpu.emit.builder import I8, I64, KernelBuilder
 from glow_backends.cpu.emit.line_builder import vector
 from glow_backends.cpu.emit.memory import Index, ceil_div, table
 from glow_backends.cpu.lower.contraction import Contraction
+from glow_backends.cpu.lower.packing import Packer
 from glow_backends.cpu.lower.rooms import View, rooms_of
 from glow_backends.cpu.lower.units import KINDS, LINE
 from glow_backends.cpu.target import CpuTarget
@@ -124,16 +125,20 @@ class ImageContraction(Contraction):
 
     def _copy(self, start: Index, row: Index, shift: int, inside: tuple[int, int]) -> None:
         """The pixels of a line of the image, block by block of their channels."""
-        k, p, size = self.k, self.p, self.p.lanes
+        k, p, lanes = self.k, self.p, self.p.lanes
         height, width = p.size
+        packer = Packer(k, self.unit, p.a, self.unit.a, 0)
+        size = lanes * values.size(self.unit.a)
         with k.loop(0, p.blocks[0]) as block:
-            plane = k.mul(k.add(k.mul(block, height), row), width * size)
-            source = k.gep(self.a_at, plane, I8)
+            plane = k.mul(k.add(k.mul(block, height), row), width * lanes)
+            source = k.gep(self.a_at, plane, values.storage(p.a))
             room = k.gep(self.room_a, k.add(k.mul(start, self._bytes()), k.mul(block, size)), I8)
             with k.loop(*inside) as at:
                 pixel = k.add(k.mul(at, p.strides[1]), shift)
-                value = k.load(source, k.mul(pixel, size), I8, size)
-                k.store(value, room, k.mul(at, self._bytes()), I8)
+                raw = packer.raw(source, k.mul(pixel, lanes), lanes, None)
+                (value,) = packer.converted(raw, None)
+                place = k.gep(room, k.mul(at, self._bytes()), I8)
+                k.store(value, place, 0, values.storage(self.unit.a))
 
     # --- results --------------------------------------------------------------------------------------------
     def _store(self, row: Index, column: Index, sums: Sequence[ir.Value]) -> None:

@@ -10,7 +10,7 @@ from glow_backends.cpu.emit import values
 from glow_backends.cpu.emit.builder import I8, I32, I64, KernelBuilder
 from glow_backends.cpu.emit.integer import dot4
 from glow_backends.cpu.emit.line_builder import vector
-from glow_backends.cpu.emit.memory import Index, minimum
+from glow_backends.cpu.emit.memory import Index, ceil_div, minimum
 from glow_backends.cpu.lower.units import I16
 from glow_backends.nests.instructions import Instruction
 
@@ -72,6 +72,12 @@ class Packer:
                 piece(at, None)
         if not _known(depth) or depth > whole:
             piece(k.opened(whole), live_of(k, k.opened(depth - whole), lanes))
+        written, filled = ceil_div(depth, lanes) * lanes, ceil_div(depth, self.unit.k) * self.unit.k
+        if not _known(depth) or filled > written:  # what is there is no number, times 0
+            with k.loop(k.opened(written), k.opened(filled), lanes) as at:
+                for number in range(self.unit.parts):
+                    place = k.gep(room, k.mul(number, part), I8)
+                    k.store(values.zero(vector(kind, lanes)), place, at, kind)
 
     def _elements(self, start: ir.Value, step: Index, at: Index, lanes: int, live: Index | None) -> ir.Value:
         if _known(step) and step == 1:

@@ -72,7 +72,8 @@ def image_of(spec: Int8ConvSpec, target: CpuTarget) -> Image | None:
 def image_schedule(p: Image, target: CpuTarget) -> Schedule:
     """How a convolution runs."""
     shares = (1, 1) if target.threads == 1 or p.batch >= 4 * target.threads else (1, target.threads)
-    return Schedule("tile.u8s8", 16, 2, 2, pack_a=True, shares=shares)
+    name = "tile.bf16" if p.a == "f32" else "tile.u8s8"
+    return Schedule(name, 16, 2, 2, pack_a=True, shares=shares)
 
 
 def describe(p: Image, target: CpuTarget, name: str = "image") -> KernelOp:
@@ -83,6 +84,13 @@ def describe(p: Image, target: CpuTarget, name: str = "image") -> KernelOp:
 def emit_image(module: ir.Module, name: str, spec: Image, target: CpuTarget) -> ir.Function:
     """The kernel `name(y, x, w, bias, [factor], [limits], [residual], rooms, worker)` of a convolution."""
     return emit_image_contraction(module, name, describe(spec, target), spec, target)
+
+
+def image_scratch(spec: Image, target: CpuTarget) -> int:
+    """Bytes of the workers' rooms."""
+    s = image_schedule(spec, target)
+    depth = spec.lines(s) * s.unit.k
+    return target.threads * sum(rooms_of(describe(spec, target)).bytes(s, pixels_of(spec, s), depth))
 
 
 class TileConv(Kernel[IntegerConvOp, Image]):
@@ -107,11 +115,7 @@ class TileConv(Kernel[IntegerConvOp, Image]):
         return [*known, *residual]
 
     def scratch(self, spec: Image, target: CpuTarget) -> int:
-        s = image_schedule(spec, target)
-        depth = spec.lines(s) * s.unit.k
-        return target.threads * sum(rooms_of(describe(spec, target)).bytes(s, pixels_of(spec, s), depth))
+        return image_scratch(spec, target)
 
     def flops(self, spec: Image) -> int:
-        rows, columns = spec.out_size
-        taps = spec.kernel[0] * spec.kernel[1] * spec.channels
-        return 2 * spec.batch * rows * columns * spec.out_channels * taps
+        return spec.flops

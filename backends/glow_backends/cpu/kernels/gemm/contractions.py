@@ -84,13 +84,12 @@ def _many(rows: int) -> bool:
 
 
 def overlaps(p: Product, s: Schedule) -> bool:
-    """Whether rows may be computed twice, since blocks of them overlap."""
+    """Whether rows may be stored twice, since blocks of them overlap."""
+    if s.unit.is_tile:
+        return False
     if isinstance(p.m, Extent):
         return True
-    if not s.unit.is_tile:
-        return p.m % s.rows != 0
-    tiles = ceil_div(ceil_div(p.m, s.unit.m), s.rows) * s.rows
-    return p.m % tiles != 0
+    return p.m % s.rows != 0
 
 
 def _bytes_schedule(p: Product, target: CpuTarget) -> Schedule:

@@ -42,6 +42,12 @@ class Program:
         return known[self.program.outputs[0]]
 
 
+def steps_of_program(program: Pointwise) -> Program | None:
+    """The steps of a fused body in a finish; None where there are none."""
+    made = program.computed_in("f32")
+    return Program(made) if made.steps or made.inputs > 1 else None
+
+
 def rounded_product(spec: GemmSpec | None, context: CallContext) -> Product | None:
     """The product of a spec with factors rounded as the precision says; None where it stays float32."""
     target = context.target
@@ -50,9 +56,7 @@ def rounded_product(spec: GemmSpec | None, context: CallContext) -> Product | No
     if (spec.trans_b and not spec.packed_b) or (target.precision == "fast" and not target.has_amx):
         return None
     e = spec.epilogue
-    program = e.program.computed_in("f32")
-    steps = Program(program) if program.steps or program.inputs > 1 else None
-    finish = Finish(bias=e.bias, scale=e.scale, steps=steps)
+    finish = Finish(bias=e.bias, scale=e.scale, steps=steps_of_program(e.program))
     sizes = spec.m, spec.n, spec.k
     p = Product(*sizes, "f32", "f32", "f32", spec.a_batch, spec.b_batch, packed=spec.packed_b, finish=finish)
     p = folded(p)
