@@ -8,6 +8,7 @@ import os
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -91,6 +92,8 @@ def _run(a: argparse.Namespace) -> int:
         return 0
     from glow_tools.bench_race import Race
 
+    if not find_spec("resource"):
+        fail(f"{sys.platform} does not tell how much memory a process took; `--profile` works without")
     names = engines(a.peers)
     cores = chosen_cores(a.cores, a.threads)
     results: list[dict[str, Any]] = []
@@ -128,6 +131,10 @@ def engines(wanted: str) -> list[str]:
 
 def chosen_cores(text: str | None, threads: int) -> list[int]:
     """The cores to pin to: those given, else as many as threads from the last ones on."""
+    if not hasattr(os, "sched_getaffinity"):
+        if text is not None:
+            fail(f"--cores: {sys.platform} does not keep a process on cores; leave the option out")
+        return []
     usable = sorted(os.sched_getaffinity(0))
     if text is None:
         return usable[-threads:]
@@ -162,7 +169,7 @@ def machine() -> dict[str, Any]:
     return {
         "processor": processor,
         "cores": os.cpu_count(),
-        "load": round(os.getloadavg()[0], 2),
+        "load": round(os.getloadavg()[0], 2) if hasattr(os, "getloadavg") else None,
         "python": platform.python_version(),
         "versions": versions,
     }
@@ -173,7 +180,7 @@ def print_table(report: Mapping[str, Any]) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    pinned = ", ".join(map(str, report["cores"]))
+    pinned = ", ".join(map(str, report["cores"])) or "any"
     title = f"{report['machine']['processor']}, {report['threads']} thread(s) on core {pinned}"
     table = Table(title=title)
     for name in ("model", "engine", "median ms", "min ms", "load s", "warm s"):
