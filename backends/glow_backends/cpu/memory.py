@@ -45,11 +45,20 @@ def aligned_array(shape: Sequence[int], dtype: np.dtype) -> Array:
     return Recycled(dtype).array(tuple(shape))[0]
 
 
+def _unused() -> int:
+    block = np.empty(1, np.uint8)
+    kept = block, np.ndarray((1,), np.uint8, block)
+    del block
+    return sys.getrefcount(kept[0])
+
+
+_UNUSED = _unused()
+"""References to a block that nobody else holds, counted as below: Python 3.14 counts fewer for variables."""
+
+
 class Recycled:
     """Makes arrays of the memory of those that nobody holds any more: new pages cost more than a copy."""
 
-    _UNUSED = 3
-    """References to a block that nobody else holds: from here, from its first array, from who counts them."""
     _ROOM = 4
     """Memory for one shape is taken for others that fill at least this part of it: who keeps a small array
     keeps all of its memory."""
@@ -62,7 +71,7 @@ class Recycled:
     def array(self, shape: tuple[int, ...]) -> tuple[Array, int]:
         """As `aligned_array`, and its address. The last two are remembered: one may be held during a call."""
         for kept in self._blocks:
-            if kept[1] == shape and sys.getrefcount(kept[0]) == self._UNUSED:
+            if kept[1] == shape and sys.getrefcount(kept[0]) == _UNUSED:
                 break
         else:
             kept = self._new(shape)
@@ -71,8 +80,8 @@ class Recycled:
     def _new(self, shape: tuple[int, ...]) -> tuple[Array, tuple[int, ...], Array, int]:
         needed = math.prod(shape) * self._dtype.itemsize + ALIGN
         for kept in self._blocks:
-            block = kept[0]
-            if sys.getrefcount(block) == self._UNUSED + 1 and needed <= block.nbytes <= self._ROOM * needed:
+            if sys.getrefcount(kept[0]) == _UNUSED and needed <= kept[0].nbytes <= self._ROOM * needed:
+                block = kept[0]
                 others = [b for b in self._blocks if b is not kept]
                 break
         else:  # where sizes grow from call to call, the next ones find room; pages not written cost nothing

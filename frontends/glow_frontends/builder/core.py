@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from difflib import get_close_matches
 from functools import partial
+from inspect import get_annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -161,7 +162,7 @@ class Operators:
 
     def __dir__(self) -> list[str]:
         """Attributes and every operator."""
-        declared = (name for kind in type(self).__mro__ for name in vars(kind).get("__annotations__", ()))
+        declared = (name for kind in type(self).__mro__ for name in get_annotations(kind))
         return sorted({*super().__dir__(), *declared, *operators()})
 
     def _operator(self, kind: type[GraphOp], *operands: Operand, **properties: Any) -> Any:
