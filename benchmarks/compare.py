@@ -106,7 +106,7 @@ def kernels(settings: Settings) -> list[Row]:
     from glow_backends.cpu.backend import CpuBackend
     from glow_backends.cpu.profile import profile
     from glow_tools.bench_kernels import planned
-    from glow_tools.bench_race import random_values
+    from glow_tools.input_values import random_numbers
 
     rows: list[Row] = []
     before = os.sched_getaffinity(0)
@@ -116,7 +116,7 @@ def kernels(settings: Settings) -> list[Row]:
         for name in ("resnet50", "vgg19"):
             module, function, _ = planned(str(models.light(name, 1, settings.folder)), {}, backend)
             rng = np.random.default_rng(0)
-            feed = {p.name: random_values(rng, p.shape, p.dtype) for p in ports(module, "input")}
+            feed = {p.name: random_numbers(rng, p.shape, p.dtype) for p in ports(module, "input")}
             measured = profile(module, function, backend.target, feed, runs=KERNEL_RUNS)
             peak = measured.peak
             found = [t for t in measured.steps if "conv" in t.label and t.flops]

@@ -105,8 +105,10 @@ class _Parser(SizeParser, Parser):
         context = self.ctx
         registered = context.registered_dialect_names
         if dialect not in registered:
-            known = ", ".join(sorted(registered))
-            return f"; there is no dialect '{dialect}', but {known} (or --allow-unregistered-dialect)"
+            near = get_close_matches(dialect, registered, 1)
+            meant = f"; did you mean {near[0]}?" if near else ""
+            more = "glow-opt --show-dialects lists them, --allow-unregistered-dialect takes any"
+            return f"; there is no dialect '{dialect}'{meant} ({more})"
         from glow_dialects.dialects import operation_names
 
         near = get_close_matches(name, operation_names(context, dialect), 3)

@@ -23,7 +23,7 @@ from glow_backends.program_data import zeros
 from glow_backends.report import Report
 from glow_dialects.core.errors import BindingError, UnsupportedError
 from glow_dialects.core.forks import ForkLock
-from glow_dialects.core.plain_arrays import as_plain
+from glow_dialects.core.plain_arrays import as_plain, check_numbers
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -376,6 +376,7 @@ def check_inputs(expected: Sequence[Port], inputs: Mapping[str, Any]) -> dict[st
         if port.name not in inputs:
             _refuse_names(expected, inputs)
         array = as_array(port.name, inputs[port.name])
+        check_numbers(port.name, array, port.dtype)
         if array.shape != port.shape:
             raise BindingError(f"input '{port.name}' has shape {array.shape}, expected {port.shape}")
         if array.dtype is not port.dtype:

@@ -11,7 +11,7 @@ from unittest.mock import patch
 
 from page_text import block
 
-from glow_tools import entry
+from glow_tools.command_table import COMMANDS, module_of
 
 INTRODUCTION = """# Commands
 
@@ -21,15 +21,11 @@ Exit status: 0 success, 1 bad input or failed check, 2 usage error.
 
 def commands() -> dict[str, str]:
     """Every command with the module whose `main` it is."""
-    names = (name for name, value in vars(entry).items() if callable(value) and not name.startswith("_"))
-    own = {f"glow-{name}": f"glow_tools.{name}" for name in names if value_of(name)}
-    modules = ("sample", "new_op", "new_backend")
-    return own | {f"python -m glow_tools.{name}": f"glow_tools.{name}" for name in modules}
-
-
-def value_of(name: str) -> bool:
-    """Whether a name of the module of entries is a command."""
-    return getattr(getattr(entry, name), "__module__", "") == entry.__name__
+    own = {f"glow-{name}": module_of(name) for name in COMMANDS}
+    inner = {f"glow {name}": module_of(name) for name in ("completion", "man")}
+    modules = ("new_op", "new_backend")
+    others = {f"python -m glow_tools.{name}": f"glow_tools.{name}" for name in modules}
+    return {"glow": module_of("glow"), **own, **inner, **others}
 
 
 def page() -> Iterator[str]:

@@ -24,7 +24,7 @@ from xdsl.ir import Attribute
 from xdsl.irdl import OptionalDef, PropertyDef, VariadicDef
 from xdsl.utils.exceptions import VerifyException
 
-from glow_backends.cpu.kernel_table import has_kernel
+from glow_backends.cpu.kernel_table import way_of
 from glow_dialects.core.attributes import to_python
 from glow_dialects.core.builder import Builder
 from glow_dialects.core.errors import GlowError
@@ -117,14 +117,7 @@ def _row(entry: Entry) -> tuple[str, ...]:
 
 def native(entry: Entry) -> str:
     """How the backend for CPUs runs an operator."""
-    op = entry.operation
-    if op is None:
-        return ""
-    if op.VIEW:
-        return "view"
-    if op.INSTR is not None and has_kernel(op):
-        return "kernel"
-    return "decomposed" if op.can_decompose() else "host"
+    return "" if entry.operation is None else way_of(entry.operation)
 
 
 def in_onnx(entry: Entry) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import zipfile
 from enum import Enum
 from pathlib import Path
@@ -71,6 +72,26 @@ _BY_NAME = {
 def kind_of_file(path: str | Path) -> FileKind:
     """The kind of a file or folder; by its name where its bytes do not tell."""
     place = Path(path)
+    try:
+        status = place.stat()
+        known = (str(place.absolute()), status.st_mtime_ns, status.st_size, status.st_ino)
+    except (OSError, ValueError):
+        return _kind_of(place)
+    if place.is_dir():  # what lies in it changes without it
+        return _kind_of(place)
+    if known not in _KINDS:
+        if len(_KINDS) >= _MOST_KINDS:
+            _KINDS.clear()
+        _KINDS[known] = _kind_of(place)
+    return _KINDS[known]
+
+
+#: Kinds of files by path and state: who compiles a model asks several times.
+_KINDS: dict[tuple[str, int, int, int], FileKind] = {}
+_MOST_KINDS = 64
+
+
+def _kind_of(place: Path) -> FileKind:
     named = _BY_NAME.get(place.suffix)
     if place.is_dir():
         return FileKind.LANGUAGE_FOLDER if (place / "config.json").is_file() else FileKind.FOLDER
@@ -122,6 +143,21 @@ def _is_text(head: bytes) -> bool:
     except UnicodeDecodeError as error:
         return error.start > len(head) - 4  # a letter that goes on behind what was read
     return b"\0" not in head
+
+
+#: How the first line of IR begins: a module, a result, an operation of a dialect, an alias, or resources.
+_IR = re.compile(r'module\b|%[\w.]|"?[A-Za-z_]\w*\.[\w.]+"?(?:[\s(@{]|$)|[#!][\w.]+\s*=|\{-#')
+
+
+def check_text(path: Path, text: str) -> None:
+    """UnsupportedError for a text that is no IR, where the file's name does not say that it should be."""
+    lines = (line.strip() for line in text.splitlines())
+    first = next((line for line in lines if line and not line.startswith("//")), "module")
+    if path.suffix != ".mlir" and not _IR.match(first):
+        raise UnsupportedError(
+            f"{path}: not a model, but text; models are .onnx, .mlir, .pt2, .glow and .gguf files, StableHLO "
+            "text, and folders with config.json"
+        )
 
 
 def is_kind(model: object, *kinds: FileKind) -> bool:

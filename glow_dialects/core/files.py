@@ -20,6 +20,26 @@ STALE = 3600.0
 _TEMPORARY = re.compile(r"\.(?P<name>.+)\.[0-9a-f]{16}")
 
 
+def unreadable(path: object, error: OSError) -> GlowError:
+    """The error of a file that cannot be read; where there is none, with the one that is most like it."""
+    near = beside(str(path)) if isinstance(error, FileNotFoundError) else None
+    hint = f"; did you mean {near}?" if near else ""
+    return GlowError(f"{path}: {error.strerror or error}{hint}")
+
+
+def beside(path: str) -> str | None:
+    """The file or folder that is there and whose name is most like that of one that is not."""
+    from difflib import get_close_matches
+
+    place = Path(path)
+    try:
+        names = [p.name for p in place.parent.iterdir()]
+    except OSError:
+        return None
+    near = get_close_matches(place.name, names, 1, 0.7)
+    return str(place.with_name(near[0])) if near else None
+
+
 @contextmanager
 def whole(path: Path, tidy: bool = True) -> Generator[Path]:
     """A new file to write in the place of `path`; it becomes `path` when the block ends well, else it goes.

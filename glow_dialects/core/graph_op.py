@@ -63,6 +63,8 @@ class GraphOp(Operator):
     HOMOGENEOUS: ClassVar[bool] = False
     #: Cuts its operand off at a limit: relu, clip, the larger of two numbers.
     CLAMPS: ClassVar[bool] = False
+    #: Properties of which only the gradient depends: code does not ask for them.
+    ONLY_GRADIENT: ClassVar[tuple[str, ...]] = ()
     #: The operand whose small relative errors near zero become large errors of the result; None: no such.
     MAGNIFIES: ClassVar[int | None] = None
     #: Sums of products of operands 0 and 1, linear in each: most of a network's arithmetic.
@@ -121,7 +123,8 @@ class GraphOp(Operator):
         types = (results,) if isinstance(results, Attribute) else results
         if types is None:
             types = self.infer()
-            assert types is not None, f"{self.name} needs results="
+            if types is None:
+                raise VerifyException(f"{self.name} needs results=, the type of what it makes")
         self.results = SSAValues(OpResult(t, self, i) for i, t in enumerate(types))
 
     # --- what a card says -------------------------------------------------------------------

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, TypeAlias, cast
 
 import ml_dtypes
-from xdsl.dialects.builtin import i64
+from xdsl.dialects.builtin import bf16, f16, f32, i64
 from xdsl.ir import Attribute, SSAValue
 
 from glow_dialects.core.builder import Builder
@@ -151,6 +151,10 @@ class Term:
         if self.element == element:
             return self
         return self.apply(operator_class("cast"), results=tensor(self.shape, element))
+
+    def widened(self) -> Term:
+        """The elements of 16 bits as float32, in which their powers do not overflow; others as they are."""
+        return self.cast(f32) if self.element in (f16, bf16) else self
 
     # --- axes -------------------------------------------------------------------------------------
     def sum(self, axes: Sequence[int], keepdims: bool = True) -> Term:

@@ -37,6 +37,22 @@ def key_of(attributes: Mapping[str, Attribute]) -> tuple[Any, ...]:
     return tuple(_entry(e) for e in key.data)
 
 
+def operands_of(attributes: Mapping[str, Attribute]) -> list[int]:
+    """The numbers of the operands that are indices in a key."""
+    key = attributes["key"]
+    assert isinstance(key, ArrayAttr)
+    texts = [a.data for a in key.data if isinstance(a, StringAttr)]
+    return [int(t[1:]) for t in texts if t.startswith("$") and ":" not in t]
+
+
+def shifted(attribute: Attribute, by: int) -> ArrayAttr[Attribute]:
+    """A key of no bounds that the run tells, with operands of other numbers."""
+    assert isinstance(attribute, ArrayAttr)
+    return ArrayAttr(
+        [StringAttr(f"${e.place + by}") if isinstance(e := _entry(a), At) else a for a in attribute.data]
+    )
+
+
 def _entry(attribute: Attribute) -> Entry:
     if isinstance(attribute, IntegerAttr):
         return attribute.value.data

@@ -52,10 +52,11 @@ class Values:
         const = None if kind == "float" else value
         return V(Scalar(kind, const), self.t.constant(kind, value))  # pyright: ignore
 
-    def tuple(self, items: Sequence[V]) -> V:
-        """A tuple."""
+    def tuple(self, items: Sequence[V], like: TupleType | None = None) -> V:
+        """A tuple, with the names that another type of tuples has."""
         items = [full(v) for v in items]
-        return V(TupleType(tuple(v.type for v in items)), [v.code for v in items])
+        kinds = tuple(v.type for v in items)
+        return V(TupleType(kinds) if like is None else like.of(kinds), [v.code for v in items])
 
     def env(self, entries: dict[str, V]) -> V:
         """Cotangents by function."""
@@ -180,9 +181,7 @@ class Values:
         match yes.type:
             case TupleType():
                 pairs = zip(parts(yes), parts(no), strict=True)
-                items = self.tuple([self._each(condition, a, b, where) for a, b in pairs])
-                assert isinstance(items.type, TupleType)
-                return V(yes.type.of(items.type.items), items.code)
+                return self.tuple([self._each(condition, a, b, where) for a, b in pairs], yes.type)
             case Scalar() | TensorType():
                 return full(self.tensors(Where(), {}, [condition, yes, no], where))
             case NoneType() | Text() | ZeroType() if yes.type == no.type:

@@ -9,6 +9,7 @@ from xdsl.dialects.builtin import FloatAttr, IntegerAttr, StringAttr, SymbolRefA
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 
 from glow_dialects.core.attributes import to_python
+from glow_dialects.core.graph_op import GraphOp
 from glow_dialects.fn.dialect import (
     CallOp,
     ConstantOp,
@@ -23,6 +24,7 @@ from glow_dialects.fn.primitive import Card
 from glow_dialects.fn.primitive import Term as Formula
 from glow_dialects.fn.primitives.arithmetic import Add, Div, Mul, Neg, Sub
 from glow_dialects.fn.primitives.cotangents import AddAny, BroadcastLike, SumLike, Zero
+from glow_dialects.fn.primitives.mathematics import OF_OPERATORS
 from glow_dialects.fn.syntax import LINE
 from glow_dialects.fn.types import any_type
 
@@ -121,6 +123,10 @@ class Term:
         """A primitive of this value and others."""
         values = [self.of(o).value for o in others]
         return Term(self.maker, self.maker.prim(card, self.value, *values, **attributes))
+
+    def operator(self, kind: type[GraphOp], *others: Formula) -> Term:
+        """The primitive that a graph operator is, of this value and others."""
+        return self.prim(OF_OPERATORS[kind], *others)
 
     def of(self, other: Formula | float | int) -> Term:
         """A number as a term."""

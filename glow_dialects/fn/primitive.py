@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence, Set
+from functools import reduce
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from xdsl.dialects.builtin import IntegerAttr, StringAttr
@@ -11,13 +12,14 @@ from xdsl.utils.exceptions import VerifyException
 
 from glow_dialects.core.errors import UnsupportedError
 from glow_dialects.fn.domain import ZERO as NOTHING
-from glow_dialects.fn.domain import Sets, Type
+from glow_dialects.fn.domain import Sets, TupleType, Type
 from glow_dialects.fn.python_values import ZERO
 from glow_dialects.fn.regions import evaluate
 from glow_dialects.fn.syntax import LINE, FnOp
 from glow_dialects.fn.values import V, is_zero
 
 if TYPE_CHECKING:
+    from glow_dialects.core.graph_op import GraphOp
     from glow_dialects.fn.unit import Unit
 
 #: The function that the interpreter runs.
@@ -50,6 +52,10 @@ class Term(Protocol):
 
     def of(self, other: Term | float | int) -> Term:
         """A number as a term."""
+        ...
+
+    def operator(self, kind: type[GraphOp], *others: Term) -> Term:
+        """The primitive that a graph operator is, of this value and others."""
         ...
 
     def zero(self) -> Term:
@@ -95,8 +101,8 @@ class Typing(Protocol):
         """A constant."""
         ...
 
-    def tuple(self, items: Sequence[V]) -> V:
-        """A tuple."""
+    def tuple(self, items: Sequence[V], like: TupleType | None = None) -> V:
+        """A tuple, with the names that another type of tuples has."""
         ...
 
     def env(self, entries: dict[str, V]) -> V:
@@ -161,15 +167,17 @@ class Primitive:
 
     `linear` are the operands that the result is linear in, `types_only` those of which only the type is
     used, `called` the functions of Python and NumPy that it is. `fits`: Python's ints beside arrays of ints
-    must be of their type. `maps`: of what is mapped over, it takes all rows. Primitives of one class and name
+    must be of their type. `stores`: the first operand with other elements, in its memory where nothing
+    reads it later. `maps`: of what is mapped over, it takes all rows. Primitives of one class and name
     are equal.
     """
 
     name: ClassVar[str] = ""
     arity: ClassVar[int | None] = 1
     linear: ClassVar[tuple[int, ...]] = ()
-    types_only: ClassVar[tuple[int, ...]] = ()
+    types_only: tuple[int, ...] = ()
     fits: ClassVar[bool] = False
+    stores: bool = False
     maps: ClassVar[bool] = False
     called: ClassVar[tuple[Any, ...]] = ()
 
@@ -214,7 +222,10 @@ class Primitive:
     # --- meaning ----------------------------------------------------------------------------------
     def function(self, op: FnOp) -> Function:
         """The value in the interpreter, symbolic zeros included."""
-        run = self.python(op)
+        return self.guarded(self.python(op))
+
+    def guarded(self, run: Function) -> Function:
+        """A function of values that are no symbolic zeros, for such too."""
 
         def guarded(*x: Any) -> Any:
             zeros = [v is ZERO for v in x]
@@ -223,7 +234,7 @@ class Primitive:
         return guarded
 
     def python(self, op: FnOp) -> Function:
-        """The value of Python's numbers, tuples and NumPy's arrays in the interpreter."""
+        """The value of arrays in the interpreter; where there is none but `infer`, it is what that says."""
         return self.on_arrays(op)
 
     def on_arrays(self, op: FnOp) -> Function:
@@ -282,12 +293,8 @@ class Pointwise(Primitive):
         raise NotImplementedError(self.name)
 
     def jvp(self, op: FnOp, x: Sequence[Term], d: Terms, y: Term) -> Term | None:
-        total: Term | None = None
-        for i, change in enumerate(d):
-            part = None if change is None else self.partial(i, change, x, lambda: y)
-            if part is not None:
-                total = part.like(y) if total is None else total.plus(part.like(y))
-        return total
+        parts = [None if c is None else self.partial(i, c, x, lambda: y) for i, c in enumerate(d)]
+        return total([None if part is None else part.like(y) for part in parts])
 
     def vjp(self, op: FnOp, d: Term, x: Sequence[Term], y: Result) -> Terms:
         cotangents: list[Term | None] = []
@@ -295,6 +302,12 @@ class Pointwise(Primitive):
             part = None if op.is_constant(i) else self.partial(i, d, x, y)
             cotangents.append(None if part is None else part.sum_like(x[i]))
         return cotangents
+
+
+def total(terms: Terms) -> Term | None:
+    """The sum of tangents; None where there are none."""
+    known = [t for t in terms if t is not None]
+    return reduce(lambda a, b: a.plus(b), known) if known else None
 
 
 def options_of(op: FnOp) -> dict[str, Attribute]:

@@ -9,7 +9,7 @@ import numpy as np
 from xdsl.utils.exceptions import VerifyException
 
 from glow_dialects.core.graph_op import graph_op
-from glow_dialects.core.properties import check_choice, float_prop, str_prop
+from glow_dialects.core.properties import bool_prop, check_choice, float_prop, str_prop
 from glow_dialects.core.sample import Sample, random
 from glow_dialects.core.term import Term
 from glow_dialects.core.types import Array, Tensor, dtype_of, tensor_of, typed
@@ -364,6 +364,9 @@ class ClipOp(UnaryOp):
     CLAMPS = True
     min = float_prop(-math.inf)
     max = float_prop(math.inf)
+    #: A limit itself passes no gradient, as hardtanh has it; clamp passes it.
+    strict = bool_prop(False)
+    ONLY_GRADIENT = ("strict",)
 
     def check(self) -> None:
         if math.isnan(self.min) or math.isnan(self.max):
@@ -379,7 +382,7 @@ class ClipOp(UnaryOp):
         return np.minimum(np.maximum(x, x.dtype.type(low)), x.dtype.type(high))
 
     def cotangent(self, dy: Term, x: Term, y: Term) -> Term:
-        inside = (x >= self.min) & (x.of(self.max) >= x)
+        inside = _between(x, self.min, self.max) if self.strict else (x >= self.min) & (x <= self.max)
         return inside.where(dy, 0)
 
     def formula(self, x: Term) -> Term:

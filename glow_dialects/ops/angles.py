@@ -25,8 +25,10 @@ class Atan2Op(FloatBinaryOp):
     NUMPY = np.arctan2
 
     def cotangents(self, dy: Term, x: Term, y: Term) -> Pair:
-        square = x * x + y * y
-        return dy * y / square, -(dy * x / square)
+        # y / (x^2 + y^2) without squares, which may overflow; 0 at the origin
+        length = x.apply(HypotOp, y)
+        length = length.equals(0).where(1, length)
+        return dy * (y / length) / length, -(dy * (x / length) / length)
 
     def formula(self, x: Term, y: Term) -> Term:
         high, wide = abs(x), abs(y)
@@ -47,8 +49,7 @@ class HypotOp(FloatBinaryOp):
     NUMPY = np.hypot
 
     def cotangents(self, dy: Term, x: Term, y: Term) -> Pair:
-        part = dy / Term(self.result, dy.b)
-        return part * x, part * y
+        return dy * (x / self.result), dy * (y / self.result)
 
     def formula(self, x: Term, y: Term) -> Term:
         long, short = abs(x).maximum(abs(y)), abs(x).minimum(abs(y))

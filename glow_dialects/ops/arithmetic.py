@@ -42,6 +42,7 @@ class SubOp(BinaryOp):
     ONNX = "Sub"
     TORCH = "sub"
     STABLEHLO = "subtract"
+    NUMPY = np.subtract
     LOGIC = XorOp
     HOMOGENEOUS = True
     QUANTIZED = QuantizedSubOp
@@ -79,6 +80,7 @@ class DivOp(BinaryOp):
     ONNX = "Div"
     TORCH = "div"
     STABLEHLO = "divide"
+    NUMPY = np.divide
     MAGNIFIES = 1
 
     def function(self, x: Array, y: Array) -> Array:
@@ -144,6 +146,7 @@ class PowOp(BinaryOp):
     ONNX = "Pow"
     TORCH = "pow"
     STABLEHLO = "power"
+    NUMPY = np.power
     HOMOGENEOUS = True
 
     def infer(self) -> Sequence[Attribute]:
@@ -162,14 +165,14 @@ class PowOp(BinaryOp):
         return np.power(x, y.astype(x.dtype)).astype(x.dtype)
 
     def cotangents(self, dy: Term, x: Term, y: Term) -> Pair:
-        # lhsG = rhs == 0 ? 0 : outG * rhs * lhs^(rhs - 1), rhsG = lhs > 0 ? outG * out * log(lhs) : 0
+        # lhsG = rhs == 0 ? 0 : outG rhs lhs^(rhs - 1), rhsG = lhs == 0 and rhs >= 0 ? 0 : outG out log(lhs)
         exponent = y.cast(dy.element)
         lower = x ** (exponent - 1)
         left = exponent.equals(0).where(0, dy * (exponent * lower))
         if not is_float(y.element):
             return left, None
-        logarithm = (x > 0).where(x, 1).log()
-        return left, (dy * (self.result * logarithm)).cast(y.element)
+        still = x.equals(0) & (exponent >= 0)
+        return left, still.where(0, dy * (x.log() * self.result)).cast(y.element)
 
 
 @graph_op
@@ -182,9 +185,7 @@ class ModOp(BinaryOp):
     NUMPY = np.mod
 
     def cotangents(self, dy: Term, x: Term, y: Term) -> Pair:
-        from glow_dialects.ops.unary_math import FloorOp
-
-        return dy, -(dy * (x / y).apply(FloorOp))
+        return dy, -(dy * x.apply(FloorDivOp, y))
 
 
 @graph_op

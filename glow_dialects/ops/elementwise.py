@@ -7,7 +7,7 @@ from typing import Any, ClassVar, TypeAlias
 
 import ml_dtypes
 import numpy as np
-from xdsl.dialects.builtin import bf16, f16, f32, i1
+from xdsl.dialects.builtin import i1
 from xdsl.ir import Attribute, SSAValue
 from xdsl.irdl import operand_def, result_def
 from xdsl.utils.exceptions import VerifyException
@@ -145,12 +145,7 @@ class BinaryOp(PureOp):
 def by_formula(op: UnaryOp | BinaryOp, b: Builder, operands: Sequence[SSAValue]) -> Sequence[SSAValue]:
     """The result of a formula, of halves in f32, as the references compute it, rounded once."""
     formula: Any = op.formula
-    terms = [Term(v, b) for v in operands]
-    element = terms[0].element
-    if element not in (f16, bf16):
-        return [formula(*terms).value]
-    result = formula(*(t.cast(f32) for t in terms))
-    return [result.cast(element_of(op.result)).value]
+    return [formula(*(Term(v, b).widened() for v in operands)).cast(element_of(op.result)).value]
 
 
 class FloatBinaryOp(BinaryOp):

@@ -123,7 +123,8 @@ class XlogyOp(FloatBinaryOp):
         return np.where((x == 0) & ~np.isnan(y), x.dtype.type(0), x * np.log(y))
 
     def cotangents(self, dy: Term, x: Term, y: Term) -> Pair:
-        return x.equals(0).where(0, dy * y.log()), dy * x / y
+        flat = x.equals(0) & (y <= 0)
+        return flat.where(0, dy * y.log()), dy * x / y
 
     def formula(self, x: Term, y: Term) -> Term:
         return _unless_zero(x, y, y.log())
@@ -140,7 +141,8 @@ class Xlog1pyOp(FloatBinaryOp):
         return np.where((x == 0) & ~np.isnan(y), x.dtype.type(0), x * np.log1p(y))
 
     def cotangents(self, dy: Term, x: Term, y: Term) -> Pair:
-        return x.equals(0).where(0, dy * y.apply(Log1pOp)), dy * x / (y + 1)
+        flat = x.equals(0) & (y <= -1)
+        return flat.where(0, dy * y.apply(Log1pOp)), dy * x / (y + 1)
 
     def formula(self, x: Term, y: Term) -> Term:
         return _unless_zero(x, y, y.apply(Log1pOp))

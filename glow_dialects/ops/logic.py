@@ -161,6 +161,7 @@ class IsNanOp(UnaryTestOp):
     ONNX = "IsNaN"
     TORCH = "isnan"
     NUMPY = np.isnan
+    PYTHON = "isnan"
 
 
 @graph_op
@@ -171,6 +172,8 @@ class IsInfOp(UnaryTestOp):
     ONNX = "IsInf"
     TORCH = "isinf"
     STABLEHLO = "chlo.is_inf"
+    NUMPY = np.isinf
+    PYTHON = "isinf"
     detect_negative = bool_prop(True)
     detect_positive = bool_prop(True)
 

@@ -14,11 +14,10 @@ from glow_dialects.core.builder import Builder
 from glow_dialects.core.graph_op import graph_op
 from glow_dialects.core.properties import int_prop
 from glow_dialects.core.sample import Sample, random
-from glow_dialects.core.types import Array, Tensor
-from glow_dialects.ops.arithmetic import MulOp, PowOp
+from glow_dialects.core.term import Term
+from glow_dialects.core.types import Array, Tensor, element_of
 from glow_dialects.ops.avg_pool import AvgPoolOp
 from glow_dialects.ops.elementwise import widen
-from glow_dialects.ops.unary_math import AbsOp
 from glow_dialects.ops.windows import PoolOp, channels_first, channels_last, check_float, windows
 
 
@@ -39,11 +38,10 @@ class LpPoolOp(PoolOp):
 
     def decompose(self, b: Builder) -> Sequence[SSAValue]:
         # |x|^p, mean of all of the window, times its size, ^(1/p)
-        p, x = self.p, self.input
-        power = b(MulOp(x, x)) if p == 2 else b(PowOp(b(AbsOp(x)), b.scalar(p, x)))
-        mean = b(AvgPoolOp(power, count_include_pad=True, **self.window_properties()))
-        total = b(MulOp(mean, b.scalar(prod(self.kernel), mean)))
-        return [b(PowOp(total, b.scalar(1 / p, total)))]
+        p, x = self.p, Term(self.input, b).widened()
+        power = x * x if p == 2 else abs(x) ** p
+        mean = power.apply(AvgPoolOp, count_include_pad=True, **self.window_properties())
+        return [((mean * prod(self.kernel)) ** (1 / p)).cast(element_of(self.result)).value]
 
     def reference(self, result: Array, input: Array) -> None:
         last = self.layout == "NHWC"

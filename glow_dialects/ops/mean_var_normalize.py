@@ -13,7 +13,7 @@ from glow_dialects.core.graph_op import PureOp, graph_op
 from glow_dialects.core.properties import check_axes, float_prop, ints_prop
 from glow_dialects.core.sample import Sample, random
 from glow_dialects.core.term import Term
-from glow_dialects.core.types import Array, Tensor, shape_of
+from glow_dialects.core.types import Array, Tensor, element_of, shape_of
 from glow_dialects.ops.elementwise import widen
 from glow_dialects.ops.windows import check_float
 
@@ -35,10 +35,10 @@ class MeanVarNormalizeOp(PureOp):
         return [self.input.type]
 
     def decompose(self, b: Builder) -> Sequence[SSAValue]:
-        x, axes = Term(self.input, b), self.axes
+        x, axes = Term(self.input, b).widened(), self.axes
         centred = x - x.mean(axes)
         deviation = (centred * centred).mean(axes).sqrt()
-        return [(centred / (deviation + self.epsilon)).value]
+        return [(centred / (deviation + self.epsilon)).cast(element_of(self.result)).value]
 
     def reference(self, result: Array, input: Array) -> None:
         x, axes = widen(input), self.axes

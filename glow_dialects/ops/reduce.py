@@ -18,6 +18,7 @@ from glow_dialects.core.properties import bool_prop, check_axes, ints_prop
 from glow_dialects.core.sample import Sample, random
 from glow_dialects.core.term import Term, inverse
 from glow_dialects.core.types import Array, Tensor, element_of, is_float, shape_of, tensor
+from glow_dialects.ops import operator_class
 from glow_dialects.ops.cumprod import CumprodOp
 from glow_dialects.ops.elementwise import widen
 from glow_dialects.ops.logic import IsInfOp
@@ -123,12 +124,6 @@ def _limits(dtype: np.dtype) -> tuple[Any, Any]:
     return -np.inf, np.inf
 
 
-def _extreme_gradient(op: ReductionOp, dy: Term, x: Term, y: Term) -> Term:
-    # inG = in == out ? outG / ties : 0
-    mask = x.equals(y).cast(x.element)
-    return mask * (dy / op.again(ReduceSumOp, mask, keepdims=True))
-
-
 @graph_op
 class ReduceSumOp(ReductionOp):
     """The sum, in the element type"""
@@ -169,34 +164,45 @@ class ReduceMeanOp(ReductionOp):
         return total * inverse(total, count) if is_float(x.element) else total / count
 
 
+class ExtremeOp(ReductionOp):
+    """The largest or the smallest."""
+
+    NESTS = True
+    MOVES_ELEMENTS = True
+    ARG: ClassVar[str]
+    #: Of equal elements of an axis the first has the gradient; else they share it.
+    first = bool_prop(False)
+    ONLY_GRADIENT = ("first",)
+
+    def cotangent(self, dy: Term, x: Term, y: Term) -> Term:
+        if self.first and len(self.axes) == 1:
+            place = x.apply(operator_class(self.ARG), axis=self.axes[0], keepdims=True)
+            zero = Term(x.b.splat(0, x.value), x.b)
+            return zero.apply(operator_class("scatter_elements"), place, dy, axis=self.axes[0])
+        mask = x.equals(y).cast(x.element)
+        return mask * (dy / self.again(ReduceSumOp, mask, keepdims=True))
+
+
 @graph_op
-class ReduceMaxOp(ReductionOp):
+class ReduceMaxOp(ExtremeOp):
     """The largest; NaN if any is, the lowest value of nothing"""
 
     name = "glow.reduce_max"
-    NESTS = True
-    MOVES_ELEMENTS = True
+    ARG = "arg_max"
 
     def function(self, x: Array, axes: tuple[int, ...]) -> Array:
         return np.max(x, axis=axes, initial=_limits(x.dtype)[0])
 
-    def cotangent(self, dy: Term, x: Term, y: Term) -> Term:
-        return _extreme_gradient(self, dy, x, y)
-
 
 @graph_op
-class ReduceMinOp(ReductionOp):
+class ReduceMinOp(ExtremeOp):
     """The smallest; NaN if any is, the highest value of nothing"""
 
     name = "glow.reduce_min"
-    NESTS = True
-    MOVES_ELEMENTS = True
+    ARG = "arg_min"
 
     def function(self, x: Array, axes: tuple[int, ...]) -> Array:
         return np.min(x, axis=axes, initial=_limits(x.dtype)[1])
-
-    def cotangent(self, dy: Term, x: Term, y: Term) -> Term:
-        return _extreme_gradient(self, dy, x, y)
 
 
 @graph_op

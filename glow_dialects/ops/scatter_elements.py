@@ -14,6 +14,7 @@ from glow_dialects.core.builder import Builder
 from glow_dialects.core.graph_op import PureOp, graph_op
 from glow_dialects.core.properties import check_choice, int_prop, str_prop
 from glow_dialects.core.sample import Sample, random
+from glow_dialects.core.term import Term
 from glow_dialects.core.types import Array, Tensor, element_of, shape_of, tensor
 from glow_dialects.ops.compare import CmpEqOp
 from glow_dialects.ops.gather_elements import GatherElementsOp, check_element_indices, element_places
@@ -67,7 +68,12 @@ class ScatterElementsOp(PureOp):
             last = taken(b(ScatterElementsOp(table, self.indices, numbers, axis=axis)))
             own = masked(b(CmpEqOp(last, numbers)), taken(dy), b)
             return [b(ScatterElementsOp(dy, self.indices, zeros, axis=axis)), None, own]
-        pair = joined_gradient(self, dy, taken, b)
+
+        def joined(data: Term, updates: Term, reduction: str) -> Term:
+            kind, operands = ScatterElementsOp, (data.value, self.indices, updates.value)
+            return Term(b(kind(*operands, axis=axis, reduction=reduction)), b)
+
+        pair = joined_gradient(self, dy, taken, joined, b)
         return [pair[0], None, pair[1]]
 
     def reference(self, result: Array, data: Array, indices: Array, updates: Array) -> None:

@@ -16,8 +16,8 @@ from glow_dialects.core.graph_op import PureOp, graph_op
 from glow_dialects.core.mapped import again, numbers, reshaped, whole
 from glow_dialects.core.properties import check_choice, str_prop
 from glow_dialects.core.sample import Sample, random
+from glow_dialects.core.term import Term
 from glow_dialects.core.types import Array, Tensor, element_of, shape_of, tensor
-from glow_dialects.ops.arithmetic import DivOp, MulOp
 from glow_dialects.ops.cast import CastOp
 from glow_dialects.ops.compare import CmpEqOp
 from glow_dialects.ops.concat import ConcatOp
@@ -81,7 +81,11 @@ class ScatterNdOp(PureOp):
             zeros = b.splat(0, self.updates)
             own = written(shape_of(self.data), self.indices, taken(dy), b)
             return [b(ScatterNdOp(dy, self.indices, zeros)), None, own]
-        pair = joined_gradient(self, dy, taken, b)
+
+        def joined(data: Term, updates: Term, reduction: str) -> Term:
+            return Term(b(ScatterNdOp(data.value, self.indices, updates.value, reduction=reduction)), b)
+
+        pair = joined_gradient(self, dy, taken, joined, b)
         return [pair[0], None, pair[1]]
 
     def reference(self, result: Array, data: Array, indices: Array, updates: Array) -> None:
@@ -111,22 +115,37 @@ def masked(mask: SSAValue, value: SSAValue, b: Builder) -> SSAValue:
 
 
 def joined_gradient(
-    op: Any, dy: SSAValue, taken: Callable[[SSAValue], SSAValue], b: Builder
+    op: Any,
+    dy: SSAValue,
+    taken: Callable[[SSAValue], SSAValue],
+    joined: Callable[[Term, Term, str], Term],
+    b: Builder,
 ) -> tuple[SSAValue, SSAValue]:
-    """Cotangents of data and updates of a scatter that reduces; `taken` gathers at its indices.
+    """Cotangents of data and updates of a scatter that reduces.
 
-    A product needs operands other than 0; equal values of a maximum each get the whole cotangent.
+    `taken` gathers at its indices, `joined` is the scatter of other operands and with another reduction.
+    Equal values of a maximum share the cotangent.
     """
-    reduction = op.reduction
-    if reduction == "add":
+    if op.reduction == "add":
         return dy, taken(dy)
-    if reduction == "mul":
-        scaled = b(MulOp(dy, op.result))
-        return b(DivOp(scaled, op.data)), b(DivOp(taken(scaled), op.updates))
-    zero = b.scalar(0, dy)
-    outer = b(SelectOp(b(CmpEqOp(op.data, op.result)), dy, zero))
-    inner = b(SelectOp(b(CmpEqOp(op.updates, taken(op.result))), taken(dy), zero))
-    return outer, inner
+
+    def at(value: Term) -> Term:
+        return Term(taken(value.value), b)
+
+    d, data, updates, result = (Term(v, b) for v in (dy, op.data, op.updates, op.result))
+    if op.reduction == "mul":
+        # The product of the others: zeros are counted, not divided by.
+        hole, holes = data.equals(0), updates.equals(0)
+        full, filled = hole.where(1, data), holes.where(1, updates)
+        outer = d * joined(full, updates, "mul") / full
+        own = holes.cast(d.element)
+        count = at(joined(Term(b.splat(0, op.data), b), own, "add"))
+        others = at(joined(data, filled, "mul")) / filled
+        return outer.value, (at(d) * count.equals(own).where(others, 0)).value
+    own = data.equals(result).cast(d.element)
+    theirs = updates.equals(at(result)).cast(d.element)
+    share = d / joined(own, theirs, "add")
+    return (own * share).value, (theirs * at(share)).value
 
 
 _ROWS = np.array([[2], [0]], np.int64)

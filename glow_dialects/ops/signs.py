@@ -127,6 +127,7 @@ class IsFiniteOp(UnaryTestOp):
     TORCH = "isfinite"
     STABLEHLO = "is_finite"
     NUMPY = np.isfinite
+    PYTHON = "isfinite"
 
     def formula(self, x: Term) -> Term:
         return abs(x) < math.inf if is_float(x.element) else x.equals(x)

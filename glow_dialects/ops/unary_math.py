@@ -98,6 +98,7 @@ class TruncOp(RoundingOp):
 
     name = "glow.trunc"
     TORCH = "trunc"
+    PYTHON = "fix"
     NUMPY = np.trunc
 
 

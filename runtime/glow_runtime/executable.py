@@ -7,7 +7,7 @@ from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast, overload
 
 import numpy as np
 
@@ -22,12 +22,14 @@ from glow_dialects.core.errors import (
     ShapeError,
 )
 from glow_dialects.core.forks import ForkLock
+from glow_dialects.core.plain_arrays import check_numbers
 from glow_runtime.cache_counts import as_sizes
+from glow_runtime.call_forms import missing, open_shapes, wanted_outputs
 from glow_runtime.executable_states import ExecutableStates
 from glow_runtime.flights import Flights
 from glow_runtime.hot_sizes import HotSizes
 from glow_runtime.open_programs import OpenPrograms
-from glow_runtime.program_source import ProgramSource, Signature
+from glow_runtime.program_source import ProgramSource, Signature, checked_shapes
 
 if TYPE_CHECKING:
     from glow_backends.base import Backend
@@ -105,13 +107,21 @@ class Executable:
 
     def specialize(self, shapes: Shapes, values: Mapping[str, Array] | None = None) -> Program:
         """The program of these input shapes alone, compiled if there is none; ShapeError for wrong ones."""
-        fixed = {n: tuple(int(d) for d in s) for n, s in shapes.items()}
+        fixed = checked_shapes(shapes)
+        known = {s.name: s for s in (*self._taken, *self._optional.values())}
+        for name, shape in fixed.items():
+            if name not in known:
+                raise ShapeError(f"no input '{name}'; the inputs are {', '.join(sorted(known))}")
+            if known[name].kind == "tensor" and len(shape) != len(known[name].shape):
+                raise ShapeError(f"input '{name}' has {len(known[name].shape)} dimensions, got {shape}")
+            if None in shape:
+                raise ShapeError(f"input '{name}': {shape} is open; give every size")
         self._any_size.meet(fixed)
         return self._program(fixed, values or {}, alone=True)
 
     def prepare(self, shapes: Shapes, values: Mapping[str, Array] | None = None) -> Program:
         """The program that a call of these input shapes runs; ShapeError for wrong ones."""
-        return self._program({n: tuple(int(d) for d in s) for n, s in shapes.items()}, values or {})
+        return self._program(checked_shapes(shapes), values or {})
 
     def _program(
         self, shapes: dict[str, tuple[int, ...]], values: Mapping[str, Array], alone: bool = False
@@ -263,7 +273,11 @@ class Executable:
             kept = {} if recent is None or recent[0] != forms or len(recent[1]) >= RECENT else recent[1]
             self._recent = None if self._closed else (forms, {**kept, tuple(shapes): program})
 
-    def run(self, inputs: Mapping[str, Any], state: State | None = None) -> dict[str, Array]:
+    @overload
+    def run(self, inputs: Mapping[str, Any], state: State | None = None) -> dict[str, Array]: ...
+    @overload
+    def run(self, inputs: Sequence[str] | None, state: Mapping[str, Any]) -> list[Array]: ...
+    def run(self, inputs: Any, state: Any = None) -> dict[str, Array] | list[Array]:
         """Run the model.
 
         Args:
@@ -271,7 +285,8 @@ class Executable:
             state: The states to use and change, made by `Executable.state`; by default the executable's own.
 
         Returns:
-            The outputs by name.
+            The outputs by name. `run(names, inputs)`, the call of onnxruntime, returns a list: the outputs of
+            these names, or all outputs for None.
 
         Raises:
             BindingError: An input has a wrong name, shape or element type.
@@ -282,6 +297,9 @@ class Executable:
             >>> glow.compile(g).run({"x": np.array([-1, 2], np.float32)})["y"].tolist()
             [0.0, 2.0]
         """
+        if state is not None and not isinstance(inputs, Mapping):
+            names, out = wanted_outputs(inputs, self.outputs), self.run(cast("Mapping[str, Any]", state))
+            return [out[name] for name in names]
         if self._states is not None:
             return self._states.run(self._chosen, inputs, state)
         if state is not None:
@@ -338,14 +356,14 @@ class Executable:
             return program, inputs
         others = {s.name for s in self.inputs if s.kind == "other"}
         if others - set(inputs):
-            raise BindingError(f"missing input '{sorted(others - set(inputs))[0]}'")
+            raise BindingError(missing(inputs, self.inputs))
         arrays = self._check({n: v for n, v in inputs.items() if n not in others})
         program = self._program({n: a.shape for n, a in arrays.items()}, arrays)
         wanted = {p.name for p in program.inputs}
         bound = {n: a for n, a in arrays.items() if n in wanted}
         return program, {**bound, **{n: v for n, v in inputs.items() if n in others}}
 
-    def submit(self, inputs: Mapping[str, Any], state: State | None = None) -> Future[dict[str, Array]]:
+    def submit(self, inputs: Mapping[str, Any] | Sequence[str] | None, state: Any = None) -> Future[Any]:
         """Run the model on another thread.
 
         As many runs are parallel as there are cores. The arrays are read when the run starts, so do not
@@ -368,9 +386,9 @@ class Executable:
         from glow_runtime.submission import submit
 
         self._open()
-        return submit(self.run, inputs, state)
+        return submit(cast("Any", self.run), inputs, state)
 
-    async def run_async(self, inputs: Mapping[str, Any], state: State | None = None) -> dict[str, Array]:
+    async def run_async(self, inputs: Mapping[str, Any] | Sequence[str] | None, state: Any = None) -> Any:
         """`run` for asyncio, with its errors: other tasks go on meanwhile."""
         from asyncio import wrap_future
 
@@ -538,6 +556,7 @@ class Executable:
             if signature.kind == "other":
                 continue
             array = arrays.get(signature.name)
+            check_numbers(signature.name, array, signature.dtype)
             shape: list[int] = []
             for index, dim in enumerate(signature.shape):
                 free = dim is None and array is not None and index < array.ndim
@@ -559,7 +578,7 @@ class Executable:
             names = {s.name for s in self.inputs}
             unknown = [n for n in arrays if n not in names and n not in self._optional]
             if not unknown:
-                raise
+                raise BindingError(f"{error}{open_shapes(arrays, self.inputs)}") from None
             told = [text for n in unknown if (text := self._source.hint(n))]
             if self._optional:
                 shown = [*list(self._optional)[:LISTED], *(["..."] if len(self._optional) > LISTED else [])]

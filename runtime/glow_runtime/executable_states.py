@@ -76,6 +76,6 @@ class ExecutableStates:
                     f"input '{name}' is a state: its value is that of net.state({{'{name}': array}})"
                 )
             raise BindingError(f"unknown input '{name}'; {self._listed}")
-        missing = [s.name for s in self.inputs if s.name not in inputs]
+        missing = [f"missing input '{s.name}'" for s in self.inputs if s.name not in inputs]
         if missing:
-            raise BindingError(f"missing input '{missing[0]}'; {self._listed}")
+            raise BindingError(f"{', '.join(missing)}; {self._listed}")

@@ -223,23 +223,30 @@ class FunctionProgram:
     def report(self) -> dict[str, Any]:
         """Seconds of each phase, sizes, and what runs where, with the reason where it is not native.
 
-        `row by row` names the maps of which mapped values decide what is computed.
+        `row by row` names the maps of which mapped values decide what is computed, `copies` the stores and
+        calls that copy an array since another name of it is read later.
         """
         table = self.functions.table
         rows = sorted({place.split("#")[0] for place in self.functions.by_rows})
-        return ({"row by row": rows} if rows else {}) | {
-            "backend": self.backend.name,
-            "seconds": dict(self.seconds),
-            "functions": len(table),
-            "operations": sum(len(f.block.ops) for f in table.values()),
-            "instances": [
-                {
-                    "runs on": "cpu" if s.native is not None and not s.reason else "interpreter",
-                    "because": s.reason,
-                }
-                for s in self.instances.values()
-            ],
-        }
+        natives = [s.native for s in self.instances.values() if s.native is not None]
+        copies = sorted({copy for native in natives for copy in native.copies})
+        return (
+            ({"row by row": rows} if rows else {})
+            | ({"copies": copies} if copies else {})
+            | {
+                "backend": self.backend.name,
+                "seconds": dict(self.seconds),
+                "functions": len(table),
+                "operations": sum(len(f.block.ops) for f in table.values()),
+                "instances": [
+                    {
+                        "runs on": "cpu" if s.native is not None and not s.reason else "interpreter",
+                        "because": s.reason,
+                    }
+                    for s in self.instances.values()
+                ],
+            }
+        )
 
 
 #: Why a program runs in the interpreter where nothing is wrong with it.

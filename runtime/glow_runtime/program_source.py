@@ -5,13 +5,15 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from operator import index
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from glow_backends.base import Backend, Program
-from glow_dialects.core.errors import UnsupportedError
+from glow_dialects.core.errors import ShapeError, UnsupportedError
+from glow_dialects.core.extent import Extent
 
 if TYPE_CHECKING:
     from xdsl.dialects.builtin import ModuleOp
@@ -22,8 +24,39 @@ if TYPE_CHECKING:
     from glow_runtime.lowering import Phases
 
 
+def checked_shapes(shapes: object) -> dict[str, tuple[int, ...]]:
+    """The shapes of inputs by name, a size alone as one of one axis; ShapeError for anything else."""
+    if not isinstance(shapes, Mapping):
+        raise ShapeError(f"shapes: a dict of name -> shape is expected, not {shapes!r}")
+    return {_name(name): _dimensions(name, shape) for name, shape in shapes.items()}
+
+
+def _name(name: object) -> str:
+    if not isinstance(name, str):
+        raise ShapeError(f"shapes: the name of an input or dimension is a text, not {name!r}")
+    return name
+
+
+def _dimensions(name: str, shape: Any) -> tuple[Any, ...]:
+    if isinstance(shape, int):
+        return (shape,)
+    try:
+        if isinstance(shape, str):
+            raise TypeError
+        return tuple(d if d is None or isinstance(d, Extent) else index(d) for d in shape)
+    except TypeError:
+        raise ShapeError(f"shapes: '{name}' is given {shape!r}, expected a tuple of dimensions") from None
+
+
 Key = tuple[set[str], dict[str, bytes]]
 """What programs of any size are told apart by: the inputs of a call, and the contents of some."""
+
+
+class Implied(NamedTuple):
+    """What a graph implies about its inputs: numbers that one is compared with, sizes that it meets first."""
+
+    numbers: Mapping[str, Sequence[float]]
+    sizes: Mapping[str, Sequence[int]]
 
 
 @dataclass(frozen=True)
@@ -83,6 +116,19 @@ class ProgramSource(ABC):
 
     def check(self, shapes: Mapping[str, tuple[int, ...]]) -> None:  # noqa: B027 - signatures say enough
         """BindingError where inputs of these shapes are none of the model's, beyond what signatures say."""
+
+    def accept(self, shapes: Mapping[str, tuple[int, ...]], values: Mapping[str, Array]) -> None:
+        """GlowError where the graph does not take inputs of these shapes, and these contents of some."""
+        del values
+        self.check(shapes)
+
+    def implied(self) -> Implied:
+        """What the graph implies about its inputs."""
+        return Implied({}, {})
+
+    def known_shapes(self) -> list[dict[str, tuple[int, ...]]]:
+        """Shapes of the inputs that there are programs for from the start."""
+        return []
 
     @abstractmethod
     def program(self, shapes: dict[str, tuple[int, ...]], values: dict[str, Array]) -> Program:

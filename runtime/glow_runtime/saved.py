@@ -24,7 +24,7 @@ import numpy as np
 from glow_backends.base import Backend, Program, ProgramFiles
 from glow_dialects.core.element_types import dtype_named
 from glow_dialects.core.errors import GlowError, OpenSizes, ShapeError, UnsupportedError
-from glow_dialects.core.files import whole
+from glow_dialects.core.files import unreadable, whole
 from glow_dialects.core.mapped_files import file_bytes
 from glow_runtime.kept_states import Kept, KeptStates
 from glow_runtime.program_source import Key, ProgramSource, Signature
@@ -177,6 +177,14 @@ class SavedPrograms(ProgramSource):
             )
         return program
 
+    def accept(self, shapes: Mapping[str, tuple[int, ...]], values: Mapping[str, Array]) -> None:
+        names = set(shapes)
+        if not any(known == names and p.fits(shapes) for (known, _), p in self.open_programs):
+            self.program(dict(shapes), dict(values))
+
+    def known_shapes(self) -> list[dict[str, tuple[int, ...]]]:
+        return [dict(shapes) for shapes, _ in self._programs]
+
     def open_program(self, shapes: Mapping[str, tuple[int, ...]], values: dict[str, Array]) -> Program | None:
         raise OpenSizes("programs of a file are not compiled again")
 
@@ -209,7 +217,7 @@ class Archive:
             self._digests: dict[str, str] = self.manifest["digests"] if form == FORMAT else {}
             sealed = self._zip.read(SEAL).decode("ascii") if form == FORMAT else ""
         except OSError as error:
-            raise GlowError(f"{path}: {error.strerror or error}") from None
+            raise unreadable(path, error) from None
         except (zipfile.BadZipFile, KeyError, ValueError, TypeError, NotImplementedError, RuntimeError):
             raise GlowError(f"{path} is not a file of Executable.save, or damaged") from None
         if form != FORMAT:

@@ -249,7 +249,7 @@ Door = Callable[[list[tuple[Name, tuple[Array, ...]]], Path], tuple[list[Any], l
 """Results of ours and of the peer; an exception where either refuses."""
 
 
-def _module(text: str, folder: Path) -> Any:
+def load_source(text: str, folder: Path) -> Any:
     """A module of source text, which functions need to be read from."""
     path = folder / f"special_{abs(hash(text))}.py"
     path.write_text(text, encoding="utf-8")
@@ -284,7 +284,7 @@ def _expressions(cases: list[tuple[Name, tuple[Array, ...]]], door: str) -> tupl
 def by_functions(cases: list[tuple[Name, tuple[Array, ...]]], folder: Path) -> tuple[list[Any], list[Any]]:
     """Compiled Python functions beside NumPy."""
     texts, arrays = _expressions(cases, "numpy")
-    f = _module(_function(texts, len(arrays), "import numpy as np"), folder).f
+    f = load_source(_function(texts, len(arrays), "import numpy as np"), folder).f
     with np.errstate(all="ignore"):
         return [np.asarray(v) for v in glow.jit(f)(*arrays)], [np.asarray(v) for v in f(*arrays)]
 
@@ -294,7 +294,7 @@ def by_torch(cases: list[tuple[Name, tuple[Array, ...]]], folder: Path) -> tuple
     import torch
 
     texts, arrays = _expressions(cases, "torch")
-    f = _module(_function(texts, len(arrays), "import torch\nimport torch.nn.functional as F"), folder).f
+    f = load_source(_function(texts, len(arrays), "import torch\nimport torch.nn.functional as F"), folder).f
 
     class Module(torch.nn.Module):
         def forward(self, *values: Any) -> Any:
@@ -321,7 +321,7 @@ def by_jax(cases: list[tuple[Name, tuple[Array, ...]]], folder: Path) -> tuple[l
     import jax
 
     texts, arrays = _expressions(cases, "jax")
-    f = _module(_function(texts, len(arrays), "import jax\nimport jax.numpy as jnp"), folder).f
+    f = load_source(_function(texts, len(arrays), "import jax\nimport jax.numpy as jnp"), folder).f
     jitted = jax.jit(f)
     with jax.enable_x64(True):
         exported = jax.export.export(jitted)(*(jax.ShapeDtypeStruct(a.shape, a.dtype) for a in arrays))

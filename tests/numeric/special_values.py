@@ -17,6 +17,7 @@ from pathlib import Path
 
 import ml_dtypes
 import numpy as np
+import special_gradients
 from special_cards import KINDS, crossed, filled, is_float, mild, run, samples, special, ulps, unequal
 from special_doors import DOORS, Name, compared
 
@@ -308,6 +309,23 @@ values or all pairs of them. These have different elements:
 | operator | interface | types | reason | example: operands: Glow, peer |
 | --- | --- | --- | --- | --- |
 """
+GRADIENTS = """
+## Gradients
+
+At zeros, ties and limits a function has no unique slope. Graphs that are trained, and compiled functions in
+forward and reverse mode, have the slopes of PyTorch:
+
+- Equal elements share the gradient of a maximum, as in PyTorch's `amax` and `maximum` and in JAX. `torch.max`
+  of an axis gives all of it to the first one.
+- A norm or a standard deviation of 0 has the gradient 0.
+- If a branch of `where` that is not selected has an infinite slope, the gradient is NaN, as in both.
+
+Tests compare {count} functions, in graphs and compiled functions, with PyTorch and JAX. NaN operands are not
+compared: there is no right slope. The two differ at these finite operands:
+
+| function | operands | PyTorch, here | JAX |
+| --- | --- | --- | --- |
+"""
 CARDS = """
 ## Where the CPU differs from the NumPy reference
 
@@ -342,7 +360,8 @@ def page(rows: Rows, compared: int, cards: set[str], kinds: Sequence[str]) -> st
     text = INTRODUCTION.format(cards=len(cards), kinds=", ".join(kinds), compared=compared)
     for (operator, door, reason), (known, example) in sorted(rows.items()):
         text += f"| {operator} | {door} | {', '.join(known)} | {reason} | {example} |\n"
-    return text + CARDS + "".join(f"| {name} | {reason} |\n" for name, reason in sorted(CARD_REASONS.items()))
+    text += CARDS + "".join(f"| {name} | {reason} |\n" for name, reason in sorted(CARD_REASONS.items()))
+    return text + GRADIENTS.format(count=len(special_gradients.NAMES)) + special_gradients.page()
 
 
 def main() -> None:

@@ -13,7 +13,7 @@ from glow_dialects.core.graph_op import GraphOp
 from glow_dialects.core.sample import special_pairs
 from glow_dialects.fn.primitives import PRIMITIVES
 from glow_dialects.ops import CARDS, ELEMENTWISE, OPERATORS, named, numpy_operators, pointwise_operators
-from glow_dialects.ops.elementwise import BinaryOp, FloatBinaryOp, FloatUnaryOp, UnaryOp
+from glow_dialects.ops.elementwise import BinaryOp, UnaryOp
 from glow_frontends.onnx.export.rules import RULES as EXPORTED
 from glow_frontends.onnx.rules.elementwise import RULES as ONNX_RULES
 from glow_frontends.stablehlo.rules import RULES as STABLEHLO_RULES
@@ -60,12 +60,81 @@ def test_what_onnx_names_is_exported() -> None:
         assert kind in EXPORTED or kind.can_decompose() or kind.__name__ in ("ReplaceNanOp", "LogitOp"), kind
 
 
-def test_functions_know_the_cards() -> None:
-    """NumPy's functions of floats are primitives."""
+#: Arrays inside the domains of all functions, away from jumps and ties.
+PLACES: dict[str, tuple[Any, ...]] = {"acosh": (np.array([1.3, 2.5]),)}
+FIRST, SECOND = np.array([0.3, 0.8]), np.array([1.7, 0.45])
+#: Functions of ints and booleans only.
+WHOLE = ("bitwise_", "shift_")
+
+
+def program(function: Any, count: int) -> Any:
+    """A function of Python that calls one of NumPy."""
+    return (lambda x: function(x)) if count == 1 else lambda x, y: function(x, y)
+
+
+NAMED = [(f, kind) for f, kind in numpy_operators().items() if isinstance(f, np.ufunc)]
+
+
+@pytest.mark.parametrize("function, kind", NAMED, ids=[f.__name__ for f, _ in NAMED])
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_functions_know_the_cards(function: Any, kind: Any) -> None:
+    """A card with a NUMPY name is a function of arrays and of numbers, on both backends, by that alone."""
+    ints, bools = (
+        (np.array([3, -2], np.int32), np.array([1, 2], np.int32)),
+        (np.array([True]), np.array([False])),
+    )
+    operands: list[Any] = [ints, (6, 3), bools, (True, False)]
+    if not kind.name.removeprefix("glow.").startswith(WHOLE):
+        operands += [(FIRST, SECOND), (FIRST.astype(np.float32), SECOND.astype(np.float32)), (0.3, 1.7)]
+    made = program(function, function.nin)
+    for backend in ("cpu", "interpreter"):
+        compiled = glow.jit(made, backend=backend)
+        for values in operands:
+            try:
+                want = np.asarray(made(*values[: function.nin]))
+            except TypeError:  # NumPy has none for the type
+                continue
+            if want.dtype == np.float16 and function is np.nextafter:
+                continue
+            got = np.asarray(compiled(*values[: function.nin]))
+            assert got.dtype == want.dtype
+            rtol = 4e-3 if want.dtype == np.float16 else 1e-6 if want.dtype == np.float32 else 1e-13
+            np.testing.assert_allclose(got, want, rtol)
+
+
+SMOOTH = [(f, kind) for f, kind in NAMED if kind.has_gradient()]
+
+
+@pytest.mark.parametrize("function, kind", SMOOTH, ids=[f.__name__ for f, _ in SMOOTH])
+def test_gradients_of_the_cards(function: Any, kind: Any) -> None:
+    """In reverse and in forward mode, by each operand, of arrays and of numbers, beside differences."""
+    count, h = function.nin, 1e-6
+    values = PLACES.get(kind.name.removeprefix("glow."), (FIRST, SECOND))[:count]
+    plain = program(function, count)
+    total = (lambda x: np.sum(function(x))) if count == 1 else lambda x, y: np.sum(function(x, y))
+    for i in range(count):
+        steps = [[v + s * h * (i == j) for j, v in enumerate(values)] for s in (1, -1)]
+        up, down = (function(*x) for x in steps)
+        want = (up - down) / (2 * h)
+        np.testing.assert_allclose(glow.grad(total, argnums=i)(*values), want, rtol=1e-5, atol=1e-7)
+        tangents = tuple(np.ones(2) if j == i else np.zeros(2) for j in range(count))
+        tangent = glow.jvp(plain, values, tangents)[1]
+        np.testing.assert_allclose(tangent, want, rtol=1e-5, atol=1e-7)
+        first = glow.grad(plain, argnums=i)(*[float(v[0]) for v in values])
+        np.testing.assert_allclose(first, want[0], rtol=1e-5, atol=1e-7)
+
+
+def test_functions_of_cards_without_a_name_in_numpy() -> None:
+    """Functions of `math`, and aliases."""
     called = {f for card in PRIMITIVES for f in card.called}
-    floats = [k for k in pointwise_operators() if issubclass(k, FloatUnaryOp | FloatBinaryOp)]
-    assert {vars(k)["NUMPY"] for k in floats if "NUMPY" in vars(k)} <= called
     assert {math.erfc, math.degrees, math.radians, math.exp2, np.degrees, np.logaddexp2} <= called
+    x = np.array([np.nan, np.inf, -np.inf, -2.5])
+
+    def two(x: Any) -> Any:
+        return np.nan_to_num(x, nan=1.0, posinf=2.0, neginf=-3.0), np.fix(x), np.nan_to_num(x)  # pyright: ignore[reportDeprecated]
+
+    for value, want in zip(glow.jit(two)(x), two(x), strict=True):
+        np.testing.assert_array_equal(value, want)
 
 
 def same(got: Any, want: Any, ulps: float = 4) -> None:

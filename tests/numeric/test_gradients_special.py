@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import special_gradients as special
 from xdsl.dialects.builtin import ModuleOp, StringAttr
 
 import glow_compiler as glow
@@ -164,3 +166,25 @@ def test_blocked_paths_are_named() -> None:
         gradients(rounded, [PLAIN], "interpreter")
     with pytest.raises(GlowError, match="no gradient reaches any of @w0"):
         gradients(lambda g, w: g.constant(PLAIN) * 2.0, [PLAIN], "interpreter")
+
+
+@pytest.mark.parametrize("backend", ["interpreter", "cpu"])
+def test_graphs_at_special_places(backend: str) -> None:
+    """Every function that PyTorch has, at zeros, ties, infinities: PyTorch's gradient, or a reason."""
+    names = [n for n in special.NAMES if n.torch]
+    made = special.by_graph(names, backend)
+    wrong = [
+        t for n, ours in zip(names, made, strict=True) for t in special.apart(n, ours, special.by_torch(n))
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_functions_at_special_places(tmp_path: Path) -> None:
+    """Every function of NumPy: the gradient of PyTorch's, of JAX's where PyTorch has none."""
+    pytest.importorskip("jax")
+    names = [n for n in special.NAMES if n.numpy]
+    made = special.by_functions(names, tmp_path)
+    wrong = list[str]()
+    for name, ours in zip(names, made, strict=True):
+        wrong += special.apart(name, ours, (special.by_torch if name.torch else special.by_jax)(name))
+    assert not wrong, "\n".join(wrong)

@@ -15,15 +15,12 @@ from glow_backends.cpu.kernels.conv.conv_int8 import (
     pack_int8_conv,
 )
 from glow_backends.cpu.kernels.conv.conv_spec import DirectConvSpec
+from glow_backends.cpu.kernels.gemm.contractions import emit_product, folded, product_scratch
 from glow_backends.cpu.kernels.gemm.gemm_int8 import Int8GemmSpec, emit_gemm_int8, pack_int8_gemm
-from glow_backends.cpu.kernels.gemm.gemm_int8_stack import (
-    Int8StackSpec,
-    emit_gemm_int8_stack,
-    stack_scratch_bytes,
-    zero_terms,
-)
 from glow_backends.cpu.standalone import StandaloneKernel, aligned
 from glow_backends.cpu.target import CpuTarget, host, named
+from glow_backends.nests.finish import Finish
+from glow_backends.nests.products import Product
 from glow_dialects.core.blocks import block_channels, blocked_shape, pad_to, unblock_channels
 from glow_dialects.ops.windows import convolve
 
@@ -209,21 +206,25 @@ def test_stacks_of_products_are_exact(
     m, n, depth = shape
     made, rng = TARGETS[target], np.random.default_rng(2)
     requantize = Requantize(3, 5, 250)
-    spec = Int8StackSpec(m, n, depth, left, right, *signed, requantize.form)
     dtypes = [np.int8 if s else np.uint8 for s in signed]
     a = rng.integers(0, 256, (*left, m, depth)).astype(np.uint8).view(dtypes[0])
     b = rng.integers(0, 256, (*right, depth, n)).astype(np.uint8).view(dtypes[1])
     zeros = [-7 if signed[0] else 130, 9 if signed[1] else 100]
+    kinds = ["i8" if s else "u8" for s in signed]
+    finish = Finish(factor="all", limits=True)
+    spec = folded(
+        Product(m, n, depth, *kinds, "u8", left, right, a_zero=zeros[0], b_zero=zeros[1], finish=finish)
+    )
     total = np.matmul(a.astype(np.int64) - zeros[0], b.astype(np.int64) - zeros[1])
     factor = np.float32(200 / np.abs(total).max())
     want = np.clip(np.rint(total.astype(np.float32) * factor) + np.float32(3), 5, 250).astype(np.uint8)
     y = aligned(np.zeros(want.shape, np.uint8))
-    StandaloneKernel(emit_gemm_int8_stack, spec, made)(
+    StandaloneKernel(emit_product, spec, made)(
         y,
         aligned(a),
         aligned(b),
-        aligned(requantize.table(np.full(8 * made.lanes, factor, np.float32))),
-        aligned(zero_terms(spec, *zeros)),
-        aligned(np.zeros(stack_scratch_bytes(spec, made), np.uint8)),
+        aligned(np.array([factor], np.float32)),
+        aligned(requantize.limits),
+        aligned(np.zeros(product_scratch(spec, made), np.uint8)),
     )
     np.testing.assert_array_equal(y, want)

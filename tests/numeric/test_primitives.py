@@ -11,14 +11,11 @@ import numpy as np
 import pytest
 
 import glow_compiler as glow
-from glow_backends.cpu.functions.target import FLOATS, INTS
 from glow_dialects.fn import primitives
 from glow_dialects.fn.primitive import Constant, Pointwise, Primitive
 from glow_dialects.fn.primitives import PRIMITIVES
 from glow_dialects.fn.primitives.arithmetic import Add
-from glow_dialects.fn.primitives.compare import Chosen, Comparison, Extreme, Predicate
-from glow_dialects.fn.primitives.mathematics import Differentiable, Square
-from glow_dialects.fn.primitives.scalars import Mathematical, Rounding, ScalarPrimitive, Unary
+from glow_dialects.fn.primitives.scalars import Mathematical, Predicate, Rounding, ScalarPrimitive
 
 
 def own(card: type[Primitive], row: str) -> bool:
@@ -30,15 +27,17 @@ def missing_rows(card: type[Primitive]) -> list[str]:
     """The rows that a card needs and lacks."""
     rows: list[str] = []
     scalar = issubclass(card, ScalarPrimitive)
-    if scalar and card.numbers is ScalarPrimitive.numbers:
+    if scalar and card.numbers is ScalarPrimitive.numbers and not (card.graph or card.exact):
         rows.append("numbers")
-    if scalar and not code_of(card):
-        rows.append("code")
     if not own(card, "infer") and not own(card, "build") or scalar and not (card.graph or own_build(card)):
         rows.append("infer or build")
     if not own(card, "python") and not own(card, "build"):
         rows.append("python or build")
     if issubclass(card, Pointwise) and card.partial is Pointwise.partial:
+        rows.append("partial")
+    if scalar and not (
+        card.graph or issubclass(card, Constant) or card.partial is not ScalarPrimitive.partial
+    ):
         rows.append("partial")
     if not issubclass(card, Constant | Pointwise):
         rows += [] if own(card, "vjp") or card.linear and own(card, "transpose") else ["transpose"]
@@ -48,15 +47,7 @@ def missing_rows(card: type[Primitive]) -> list[str]:
 
 def own_build(card: type[ScalarPrimitive]) -> bool:
     """Whether a primitive on numbers is made of several operators on arrays."""
-    return card.build not in (ScalarPrimitive.build, Unary.build)
-
-
-def code_of(card: type[ScalarPrimitive]) -> bool:
-    """Whether the CPU has code for a primitive on numbers."""
-    named = issubclass(card, Mathematical | Comparison) and bool(card.code)
-    product = card is Square  # of numbers it is inferred as a product
-    written = issubclass(card, Differentiable) and bool(card.code or card.formula().ops)
-    return named or product or written or issubclass(card, Extreme | Chosen) or card in FLOATS or card in INTS
+    return card.build is not ScalarPrimitive.build
 
 
 def families() -> set[type[Primitive]]:
@@ -85,7 +76,7 @@ def test_holes_are_named() -> None:
     class Twin(Primitive):
         """x, x."""
 
-    assert missing_rows(Half) == ["numbers", "code", "infer or build", "partial"]
+    assert missing_rows(Half) == ["numbers", "infer or build", "partial"]
     assert missing_rows(Twin) == ["infer or build", "python or build", "transpose", "jvp"]
 
 
@@ -154,13 +145,6 @@ def test_derivatives(card: type[ScalarPrimitive], mode: str) -> None:
         else:
             up, down = (function(*x[:i], x[i] + s, *x[i + 1 :]) for s in (h, -h))
             assert first(*x) == pytest.approx((up - down) / (2 * h), rel=1e-6, abs=1e-8), i
-
-
-def test_unary_derivatives_are_the_graph_operators() -> None:
-    """The derivative of a function of one operand stands with the operator of the graph, and nowhere else."""
-    found = [c for c in PRIMITIVES if issubclass(c, Differentiable)]
-    assert {"tanh", "exp", "erf"} <= {c.name for c in found}
-    assert all(c.graph is not None and c.partial is Differentiable.partial for c in found)
 
 
 def test_results_outside_of_domains() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -11,9 +12,12 @@ from graph_runner import Graph
 from onnx import TensorProto, helper, numpy_helper
 
 import glow_compiler as glow
+from glow_compiler import quantization
 from glow_dialects.ops.activation import SigmoidOp
 from glow_dialects.ops.conv import ConvOp
 from glow_dialects.ops.relu import ReluOp
+from glow_passes.quantize.profile import Profile
+from glow_passes.quantize.schema import QuantizationError
 from glow_tools import profile, quantize
 
 
@@ -155,6 +159,30 @@ def test_a_profile_serves_every_size(sizes: str, tmp_path: Path) -> None:
     x = rng.uniform(-1, 1, shape).astype(np.float32)  # inside the range of what was profiled
     want, have = (glow.compile(model).run({"x": x})["y"] for model in (path, out))
     assert 0 < np.abs(have - want).max() < 0.1 * np.abs(want).max()
+
+
+@pytest.mark.parametrize("sizes", [(1, 8, 8), ("n", 8, 8), ("n", "h", "w")])
+def test_other_paddings_are_another_graph(sizes: tuple[Any, ...], tmp_path: Path) -> None:
+    """A profile serves no model whose pads differ, whatever the number of samples or open sizes."""
+
+    def model(pads: int) -> onnx.ModelProto:
+        rows, height, width = sizes
+        text = f"""<ir_version: 8, opset_import: ["": 17]> g (float[{rows}, 3, {height}, {width}] x)
+          => (float[a, 8, b, c] y) {{ c = Conv <pads = [1, {pads}, 1, 1]> (x, f) y = Relu(c) }}"""
+        made = onnx.parser.parse_model(text.replace("\n", " "))
+        made.graph.initializer.append(numpy_helper.from_array(np.ones((8, 3, 3, 3), np.float32), "f"))
+        return made
+
+    x = np.random.default_rng(0).standard_normal((1, 3, 8, 8)).astype(np.float32)
+    taken = tmp_path / "p.yaml"
+    quantization.profile(model(1), [{"x": x}]).save(taken)
+    ranges = Profile.load(taken)
+    for shape in ((1, 3, 8, 8), (3, 3, 8, 8), (3, 3, 9, 8)):
+        if sizes == (1, 8, 8) and shape[0] != 1 or sizes[1] == 8 and shape[2] != 8:
+            continue
+        ranges.check_graph(quantization.prepared(model(1), {"x": shape}))
+        with pytest.raises(QuantizationError, match=r"node 0 is `conv .*1, 1.*` there, `.*1, 2"):
+            ranges.check_graph(quantization.prepared(model(2), {"x": shape}))
 
 
 def test_float_precisions(model: Path, capsys: pytest.CaptureFixture[str]) -> None:

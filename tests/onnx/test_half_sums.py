@@ -33,3 +33,47 @@ def test_sums(op: str, low: float, high: float, depth: int) -> None:
     if op == "Conv":
         got = got.reshape(32, 16).T
     assert np.abs(got - want).max() < 6e-4 * np.abs(want).max()
+
+
+def _node(
+    op: str, inputs: dict[str, np.ndarray], known: dict[str, np.ndarray], **attributes: object
+) -> bytes:
+    """A model of one node."""
+    kind = helper.np_dtype_to_tensor_dtype
+    graph = helper.make_graph(
+        [helper.make_node(op, [*inputs, *known], ["y"], **attributes)],
+        "g",
+        [helper.make_tensor_value_info(n, kind(v.dtype), v.shape) for n, v in inputs.items()],
+        [helper.make_empty_tensor_value_info("y")],
+        [numpy_helper.from_array(v, n) for n, v in known.items()],
+    )
+    opset = helper.make_opsetid("", 20)
+    return helper.make_model(graph, opset_imports=[opset], ir_version=9).SerializeToString()
+
+
+@pytest.mark.parametrize("scale", [1e3, 1e-3])
+@pytest.mark.parametrize("backend", ["cpu", "interpreter"])
+@pytest.mark.parametrize("op", ["LpPool", "GlobalLpPool", "MeanVarianceNormalization"])
+def test_squares(op: str, backend: str, scale: float) -> None:
+    """Squares of numbers in float16 that neither overflow nor vanish, as in onnxruntime."""
+    runtime = pytest.importorskip("onnxruntime")
+    x = (np.random.default_rng(0).standard_normal((2, 3, 4, 4)) * scale).astype(np.float16)
+    model = _node(op, {"x": x}, {}, **({"kernel_shape": [2, 2]} if op == "LpPool" else {}))
+    (want,) = runtime.InferenceSession(model).run(None, {"x": x})
+    np.testing.assert_allclose(glow.compile(model, backend).run({"x": x})["y"], want, rtol=4e-3, atol=1e-3)
+
+
+def test_halves_of_regions() -> None:
+    """MaxRoiPool rounds corners between two pixels away from 0, as C++ does."""
+    runtime = pytest.importorskip("onnxruntime")
+    x = np.random.default_rng(0).standard_normal((2, 3, 8, 8)).astype(np.float32)
+    rois = [
+        [0, 0.5, 1.5, 4.5, 5.5],
+        [1, 2.5, 2.5, 3.5, 3.5],
+        [0, -0.5, -1.5, 2.5, 3.5],
+        [1, 0, 0.49, 7, 6.51],
+    ]
+    regions = np.array(rois, np.float32)
+    model = _node("MaxRoiPool", {"x": x}, {"r": regions}, pooled_shape=[2, 2])
+    (want,) = runtime.InferenceSession(model).run(None, {"x": x})
+    np.testing.assert_array_equal(glow.compile(model).run({"x": x})["y"], want)

@@ -379,7 +379,7 @@ def test_wrong_names(decoder: Any) -> None:
     for inputs, message in (
         ({**_rows(1), **_past()}, "input 'past_key_values.0.(key|value)' is a state"),
         ({**_rows(1), "z": np.ones(1)}, "unknown input 'z'; the inputs are: q, k, v"),
-        ({"q": _rows(1)["q"]}, "missing input 'k'; the inputs are: q, k, v"),
+        ({"q": _rows(1)["q"]}, "missing input 'k', missing input 'v'; the inputs are: q, k, v"),
     ):
         with pytest.raises(glow.BindingError, match=message):
             decoder.run(inputs, state=decoder.state())

@@ -227,3 +227,107 @@ def test_inputs_by_name() -> None:
         net(a)
     with pytest.raises(glow.BindingError, match="c"):
         net(a=a, c=b)
+
+
+@pytest.mark.parametrize(
+    "shapes",
+    [
+        (2,),
+        5,
+        [(2, 3)],
+        [5],
+        [{"x": (2, 3)}, None],
+        {"x": (2, "a")},
+        {"x": (2.0, 3)},
+        {1: (2, 3)},
+        {"x": "a"},
+    ],
+)
+def test_shapes_that_are_none(shapes: Any) -> None:
+    """Of `compile` and `load`: a dict of texts and sizes, or a list of these."""
+    with pytest.raises(glow.ShapeError, match="shapes: "):
+        glow.compile(doubling(), shapes=shapes)
+    with pytest.raises(glow.ShapeError, match="shapes: "):
+        glow.load(doubling(), shapes=shapes)
+
+
+@pytest.mark.parametrize(
+    "shapes", [5, None, {"x": "a"}, {"x": (5,)}, {"zz": (2, 3)}, {"x": (2, None)}, {"x": (2.5, 3)}]
+)
+def test_shapes_of_specialize(shapes: Any) -> None:
+    """The executable's inputs, each with its axes."""
+    net = glow.compile(doubling(), backend="interpreter")
+    with pytest.raises(
+        glow.ShapeError, match="shapes: |no input 'zz'; the inputs are x|has 2 dimensions|is open"
+    ):
+        net.specialize(shapes)
+
+
+@pytest.mark.parametrize(
+    "option", [{"pipeline": "cpu"}, {"pipeline": []}, {"progress": 5}, {"exact": "yes"}, {"verify": 3}]
+)
+def test_options_of_another_kind(option: dict[str, Any]) -> None:
+    """The message names the option and what it takes."""
+    with pytest.raises(TypeError, match=f"^{next(iter(option))} is "):
+        glow.compile(doubling(), **option)
+
+
+def test_positions_and_axes_of_another_kind() -> None:
+    """argnums of gradients, in_axes of maps, patterns of trainable weights."""
+    for argnums in (1.5, None, "a", (), (0, "b")):
+        for made in (glow.grad, glow.jacobian, glow.hessian, glow.value_and_grad):
+            with pytest.raises(glow.UnsupportedError, match="argnums is a number or a tuple of numbers"):
+                made(np.sin, argnums)  # pyright: ignore
+    with pytest.raises(glow.GlowError, match="no axis {}"):
+        glow.vmap(abs_of, in_axes={})(np.ones((2, 3)))
+    g = doubling()
+    with pytest.raises(glow.GlowError, match="trainable: patterns of the names of weights"):
+        glow.Trainer(g, loss="mse", trainable=5)  # pyright: ignore
+
+
+def abs_of(x: Any) -> Any:
+    """A function to map."""
+    return np.abs(x)
+
+
+@pytest.mark.parametrize("name", ["pow", "add", "relu", "conv", "select", "prelu", "atan2"])
+def test_operands_of_the_builder(name: str) -> None:
+    """Too few or too many: the message names what the operator takes."""
+    for count in (0, 9) if name == "relu" else (0, 1, 9):
+        g = glow.GraphBuilder()
+        x = g.placeholder("x", (2, 3))
+        with pytest.raises((glow.ShapeError, TypeError), match="operands are|argument"):
+            getattr(g, name)(*[x] * count)
+    with pytest.raises(glow.ShapeError, match="needs results=, the type of what it makes"):
+        g.quantize(g.placeholder("z", (2,)))
+
+
+def test_a_file_is_read_once(tmp_path: Path) -> None:
+    """To tell what it is, to read it, and to digest it; not again for each question about its kind."""
+    import os
+    import subprocess
+    import sys
+
+    path = tmp_path / "m.onnx"
+    path.write_bytes(graph_of_relu())
+    text = f"""
+import sys
+import glow_compiler as glow
+opened = []
+sys.addaudithook(lambda event, a: opened.append(event) if str(a[:1]) == "({str(path)!r},)" else None)
+glow.compile({str(path)!r}, shapes={{"x": (2, 3)}})
+print(opened.count("open"))
+"""
+    environment = {**os.environ, "GLOW_CACHE_DIR": str(tmp_path / "cache")}
+    made = subprocess.run(
+        [sys.executable, "-c", text], env=environment, capture_output=True, text=True, check=True
+    )
+    assert int(made.stdout) <= 3
+
+
+def graph_of_relu() -> bytes:
+    """A model with an open size."""
+    import onnx.parser
+
+    text = '<ir_version: 8, opset_import: ["": 17]> g (float[n,3] x) => (float[n,3] y) { y = Relu(x) }'
+    return onnx.parser.parse_model(text).SerializeToString()

@@ -276,7 +276,8 @@ def test_unbound_dimension(tmp_path: Path) -> None:
     text = tmp_path / "symbolic.mlir"
     text.write_text(run(opt.main, path).output)
     for file in (path, text):
-        refused(run(compile_command.main, file, "-o", tmp_path / "out"), "input 'x' is ?x3", "--shape x=1x3")
+        done = run(compile_command.main, file, "-o", tmp_path / "out")
+        assert done.status == 0 and "--shape N=1" in done.messages
     assert run(opt.main, text, "--shape", "x=2x3").status == 0
     refused(run(opt.main, text, "--shape", "x=2x4"), "x (2, 4)")
     assert run(opt.main, path, "--shape", "x=2x3").status == 0
@@ -337,7 +338,8 @@ def test_run_wrong_inputs(net: Path, tmp_path: Path) -> None:
     """Name, dtype and shape of a wrong input, and what was expected."""
     good = saved(tmp_path, np.zeros((2, 3), np.float32))
     assert run(run_command.main, net, "--input", f"x={good}").status == 0
-    refused(run(run_command.main, net), "input 'x' has no value", "--random")
+    done = run(run_command.main, net)
+    assert done.status == 0 and "random" in done.messages, done
     refused(run(run_command.main, net, "--input", f"z={good}", "--random", "0"), "unknown input 'z'", "x")
     refused(run(run_command.main, net, "--input", "x"), "No such file")
     refused(run(run_command.main, net, "--input", f"x={tmp_path}/none.npy"), "No such file")
@@ -348,7 +350,7 @@ def test_run_wrong_inputs(net: Path, tmp_path: Path) -> None:
 
 
 def test_run_open_rank(tmp_path: Path) -> None:
-    """An input of any rank needs a shape and then runs; one that is no tensor is refused."""
+    """An input of any rank gets a shape that fits, or one that is given; one that is no tensor is refused."""
     made = {
         "x": (helper.make_node("Relu", ["x"], ["y"]), helper.make_tensor_value_info("x", 1, None)),
         "s": (
@@ -362,7 +364,7 @@ def test_run_open_rank(tmp_path: Path) -> None:
             helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]), tmp_path / f"{name}.onnx"
         )
     one = tmp_path / "x.onnx"
-    refused(run(run_command.main, one, "--random", "0"), "input 'x' may have any rank", "--shape x=")
+    assert "--shape x=1x8" in run(run_command.main, one, "--random", "0").messages
     assert run(run_command.main, one, "--random", "0", "--shape", "x=2x3").status == 0
     refused(run(run_command.main, tmp_path / "s.onnx", "--random", "0"), "input 's' is not a tensor")
 
@@ -467,7 +469,7 @@ def test_translate_to_an_option(net: Path, tmp_path: Path) -> None:
     """-o names the target as the second file does; both at once are a mistake of use."""
     assert run(translate.main, net, "-o", tmp_path / "net.mlir").status == 0
     assert (tmp_path / "net.mlir").exists()
-    refused(run(translate.main, net, tmp_path / "a.mlir", "-o", tmp_path / "b.mlir"), "two targets", status=2)
+    refused(run(translate.main, net, tmp_path / "a.mlir", "-o", tmp_path / "b.mlir"), "two outputs", status=2)
 
 
 def test_translate_unknown_form(net: Path, tmp_path: Path) -> None:

@@ -111,8 +111,8 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    """The public names, those that are not imported yet too."""
-    return sorted({*globals(), *__all__})
+    """The public names alone, those that are not imported yet too."""
+    return sorted(__all__)
 
 
 __all__ = [

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, cast, overload
 
 from glow_backends.base import MOST_THREADS, Backend, cores, get_backend
 from glow_compiler.module_programs import ModulePrograms, bound_shapes
@@ -13,13 +13,14 @@ from glow_compiler.onnx_model import OnnxModel
 from glow_compiler.onnx_programs import OnnxPrograms
 from glow_compiler.torch_model import TorchModel, are_inputs, is_torch
 from glow_dialects.core.errors import OpenSizes, ShapeError, UnsupportedError
-from glow_dialects.core.file_kinds import FileKind, is_kind
+from glow_dialects.core.file_kinds import FileKind, is_kind, refuse_file
 from glow_dialects.core.quiet_gc import quiet_gc
 from glow_dialects.core.symbols import Symbols
 from glow_dialects.core.time_limit import seconds_of
 from glow_runtime.compiler import Compiler
 from glow_runtime.executable import Executable, Specialize
 from glow_runtime.kept_states import States
+from glow_runtime.program_source import checked_shapes
 
 if TYPE_CHECKING:
     from xdsl.dialects.builtin import ModuleOp
@@ -29,7 +30,11 @@ if TYPE_CHECKING:
 Shapes = Mapping[str, Sequence[int] | int]
 
 
-def load(model: Any, shapes: Shapes | None = None) -> Any:
+@overload
+def load(model: str | Path, shapes: Shapes | None = None) -> ModuleOp | Any: ...
+@overload
+def load(model: Any, shapes: Shapes | None = None) -> ModuleOp: ...
+def load(model: Any, shapes: Shapes | None = None) -> ModuleOp | Any:
     """Import a model without compiling it.
 
     Args:
@@ -54,6 +59,8 @@ def load(model: Any, shapes: Shapes | None = None) -> Any:
         >>> [op.name for op in module.walk() if op.name == "glow.relu"]
         ['glow.relu']
     """
+    if shapes is not None:
+        checked_shapes(shapes)
     if is_kind(model, FileKind.TEXT):
         from glow_compiler.mlir_file import read_mlir
         from glow_compiler.saved_functions import is_function, loaded_function
@@ -225,6 +232,7 @@ def compile(
     """
     if example_inputs is None and are_inputs(backend):
         example_inputs, backend = backend, "cpu"
+    _check_options(pipeline, progress, {"verify": verify, "exact": exact})
     target = backend_of(backend, threads, options)
     budget = None if compile_budget is None else seconds_of(compile_budget)
     if verify is None:
@@ -250,6 +258,19 @@ def compile(
     return executable(model, Compiler(target, verify, progress, pipeline, budget), shapes, specialize, states)
 
 
+def _check_options(pipeline: object, progress: object, switches: Mapping[str, object]) -> None:
+    """TypeError where an option of `compile` is of another kind."""
+    from glow_runtime.pipelines import Pipeline
+
+    if pipeline is not None and not isinstance(pipeline, Pipeline):
+        raise TypeError(f"pipeline is a glow.Pipeline, such as Pipeline.default('cpu'), not {pipeline!r}")
+    if progress is not None and not callable(progress):
+        raise TypeError(f"progress is called with the names of passes, {progress!r} cannot be called")
+    for name, value in switches.items():
+        if value is not None and not isinstance(value, bool):
+            raise TypeError(f"{name} is True or False, not {value!r}")
+
+
 def executable(
     model: Any,
     compiler: Compiler,
@@ -268,16 +289,28 @@ def executable(
         programs = ModulePrograms(_module(model), compiler, shapes, states)
         return _prepared(Executable(programs, specialize=specialize), shapes)
     check_kind(model)
+    programs = onnx_programs(model, compiler, shapes, states)
+    return _prepared(Executable(programs, specialize=specialize), shapes)
+
+
+def onnx_programs(
+    model: Any,
+    compiler: Compiler,
+    shapes: Shapes | Sequence[Mapping[str, Sequence[int]]] | None,
+    states: States = None,
+) -> OnnxPrograms:
+    """The programs of an ONNX model, none of them compiled."""
     source = OnnxModel(model, compiler.backend)
     chosen = set(shapes) if isinstance(shapes, Mapping) else set[str]()
     opened = [s for s in source.description.defaults if s.name in chosen]
     inputs = bound_shapes([*source.description.inputs, *opened], shapes)
-    programs = OnnxPrograms(source, compiler, inputs, chosen, states)
-    return _prepared(Executable(programs, specialize=specialize), shapes)
+    return OnnxPrograms(source, compiler, inputs, chosen, states)
 
 
 def _module(model: Any) -> ModuleOp | Path:
-    """A model as a module, files of modules as they are."""
+    """A model as a module, files of modules as they are; UnsupportedError for a folder."""
+    if is_kind(model, FileKind.FOLDER):
+        raise refuse_file(model, "a graph")
     return Path(model) if isinstance(model, str | Path) else load_graph(model)
 
 

@@ -12,10 +12,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import FunctionType
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, Generic, overload
 
 import numpy as np
 
+from glow_compiler.type_variables import P, R
 from glow_dialects.core.errors import BindingError, GlowError, UnsupportedError
 from glow_dialects.core.quiet_gc import quiet_gc
 from glow_dialects.fn.domain import NotNative
@@ -76,7 +77,7 @@ class Transformed:
     options: dict[str, Any]
 
 
-class CompiledFunction:
+class CompiledFunction(Generic[P, R]):
     """A Python function that runs compiled; specialised for the types of its arguments."""
 
     def __init__(
@@ -159,7 +160,7 @@ class CompiledFunction:
             self._writes = ArgumentWrites(self)
         return self._writes
 
-    def __call__(self, *arguments: Any, **keywords: Any) -> Any:
+    def __call__(self, *arguments: P.args, **keywords: P.kwargs) -> R:
         """The function's value for numbers, arrays and tuples of them."""
         key = _kind(arguments)
         if keywords:
@@ -366,13 +367,13 @@ def jit(
 ) -> Callable[[Callable[..., Any]], StatefulFunction]: ...
 @overload
 def jit(
-    function: Callable[..., Any],
+    function: Callable[P, R],
     *,
     backend: str = "cpu",
     unroll: int = 0,
     shapes: Mapping[str, Any] | None = None,
     specialize: Specialize | None = None,
-) -> CompiledFunction: ...
+) -> CompiledFunction[P, R]: ...
 @overload
 def jit(
     function: None = None,
@@ -381,7 +382,7 @@ def jit(
     unroll: int = 0,
     shapes: Mapping[str, Any] | None = None,
     specialize: Specialize | None = None,
-) -> Callable[[Callable[..., Any]], CompiledFunction]: ...
+) -> Callable[[Callable[P, R]], CompiledFunction[P, R]]: ...
 def jit(
     function: Callable[..., Any] | None = None,
     *,
@@ -456,6 +457,14 @@ def sizes_of(shapes: Mapping[str, Any] | None, specialize: Specialize | None) ->
     return UNSIZED if shapes is None and specialize in (None, "always") else Sizes(shapes, specialize)
 
 
+def positions_of(word: str, argnums: object) -> tuple[int, ...]:
+    """The arguments that a function is differentiated by; UnsupportedError where they are no numbers."""
+    positions: Any = argnums if isinstance(argnums, list | tuple) else (argnums,)
+    if not positions or not all(isinstance(p, int) for p in positions):
+        raise UnsupportedError(f"{word}: argnums is a number or a tuple of numbers, got {argnums!r}")
+    return tuple(positions)
+
+
 def _differentiated(
     function: Callable[..., Any], argnums: int | Sequence[int], with_value: bool, backend: str | None
 ) -> CompiledFunction:
@@ -463,9 +472,7 @@ def _differentiated(
     if not callable(function):
         raise UnsupportedError(f"{word} needs a function, got a {type(function).__name__}")
     single = isinstance(argnums, int)
-    positions: tuple[Any, ...] = (argnums,) if isinstance(argnums, int) else tuple(argnums)
-    if not positions or not all(isinstance(p, int) for p in positions):
-        raise UnsupportedError(f"{word}: argnums is a number or a tuple of numbers, got {argnums!r}")
+    positions = positions_of(word, argnums)
     chosen = backend or getattr(function, "backend", "cpu")
     _check_named(function, positions, word)
     plain = function.python if isinstance(function, CompiledFunction) else function
@@ -491,8 +498,8 @@ def _check_named(function: Callable[..., Any], positions: Sequence[int], word: s
 
 
 def grad(
-    function: Callable[..., Any], argnums: int | Sequence[int] = 0, *, backend: str | None = None
-) -> CompiledFunction:
+    function: Callable[P, Any], argnums: int | Sequence[int] = 0, *, backend: str | None = None
+) -> CompiledFunction[P, Any]:
     """The gradient of a function.
 
     Args:
@@ -517,8 +524,8 @@ def grad(
 
 
 def value_and_grad(
-    function: Callable[..., Any], argnums: int | Sequence[int] = 0, *, backend: str | None = None
-) -> CompiledFunction:
+    function: Callable[P, R], argnums: int | Sequence[int] = 0, *, backend: str | None = None
+) -> CompiledFunction[P, tuple[R, Any]]:
     """The value and the gradient of a function.
 
     Args:

@@ -8,7 +8,8 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.utils.exceptions import ParseError
 
 from glow_dialects.core.errors import GlowError
-from glow_dialects.core.file_kinds import FileKind, is_kind, refuse_file
+from glow_dialects.core.file_kinds import FileKind, check_text, is_kind, refuse_file
+from glow_dialects.core.files import unreadable
 from glow_runtime.weights import attach_weights
 from glow_tools.common import parse_text
 
@@ -18,11 +19,13 @@ def read_text_file(path: Path) -> str:
     if not is_kind(path, FileKind.TEXT):
         raise refuse_file(path, "a graph")
     try:
-        return path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8")
     except OSError as error:
-        raise GlowError(f"{path}: {error.strerror or error}") from None
+        raise unreadable(path, error) from None
     except UnicodeDecodeError:
         raise GlowError(f"{path}: this is not text: it is not UTF-8") from None
+    check_text(path, text)
+    return text
 
 
 def read_mlir(path: Path) -> ModuleOp:

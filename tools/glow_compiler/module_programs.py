@@ -24,7 +24,7 @@ from glow_dialects.core.files import WEIGHTS
 from glow_dialects.core.symbols import Symbols, solved
 from glow_runtime.compiler import Compiler
 from glow_runtime.kept_states import States, kept_states
-from glow_runtime.program_source import ProgramSource, Signature
+from glow_runtime.program_source import ProgramSource, Signature, checked_shapes
 
 if TYPE_CHECKING:
     from xdsl.dialects.builtin import ModuleOp
@@ -130,6 +130,11 @@ class ModulePrograms(ProgramSource):
         if not self._facts.sizes:
             return
         check_sizes(self._names, self._facts.inputs, self.plain(shapes))
+
+    def accept(self, shapes: Dims, values: Mapping[str, Array]) -> None:
+        del values
+        self.check(shapes)
+        self._bound(shapes)
 
     def program(self, shapes: dict[str, tuple[int, ...]], values: dict[str, Array]) -> Program:
         del values
@@ -249,6 +254,8 @@ def bound_shapes(inputs: list[Signature], shapes: Shapes | Sequence[Shapes] | No
     several = isinstance(shapes, Sequence) and not isinstance(shapes, str)
     if shapes is not None and not isinstance(shapes, Mapping) and not several:
         raise ShapeError(f"shapes: a dict of name -> shape or a list of them, not {type(shapes).__name__}")
+    for item in [shapes] if isinstance(shapes, Mapping) else shapes or ():
+        checked_shapes(item)
     given = dict(shapes) if isinstance(shapes, Mapping) else {}
     sizes = {name: size for name, size in given.items() if is_size(name, size, inputs)}
     fixed: dict[str, Any] = {name: shape for name, shape in given.items() if name not in sizes}

@@ -12,7 +12,7 @@ from glow_runtime.cache_counts import as_numbers
 from glow_runtime.compiler import Compiler
 from glow_runtime.kept_states import States, kept_states
 from glow_runtime.planned import PlannedProgram
-from glow_runtime.program_source import ProgramSource, Signature
+from glow_runtime.program_source import Implied, ProgramSource, Signature
 
 if TYPE_CHECKING:
     from xdsl.dialects.builtin import ModuleOp
@@ -51,6 +51,16 @@ class OnnxPrograms(ProgramSource):
 
     def hint(self, name: str) -> str:
         return self._model.hint(name)
+
+    def accept(self, shapes: Mapping[str, tuple[int, ...]], values: Mapping[str, Array]) -> None:
+        replaced = frozenset(self._replaced(shapes))
+        plan = self._plans.get(replaced) or self._plan(replaced)
+        plan.first(self.plain(shapes), as_numbers(values, self._counts, shapes))
+
+    def implied(self) -> Implied:
+        from glow_frontends.onnx.implied import compared_numbers, implied_sizes
+
+        return Implied(compared_numbers(self._model.proto), implied_sizes(self._model.proto))
 
     def program(self, shapes: Dims, values: dict[str, Array]) -> Program:
         key = self._compiler.keyed(self.keyed(self._model.key(shapes, values)))

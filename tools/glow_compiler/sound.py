@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from glow_dialects.core.errors import GlowError
+from glow_dialects.core.files import unreadable
 from glow_dialects.core.types import Array
 
 RATE = 16000
@@ -49,7 +50,7 @@ def _read_wav(file: Path) -> tuple[Array, int]:
             width, channels, rate = source.getsampwidth(), source.getnchannels(), source.getframerate()
             raw = np.frombuffer(source.readframes(source.getnframes()), np.uint8)
     except OSError as error:
-        raise GlowError(f"{file}: {error.strerror or error}") from None
+        raise unreadable(file, error) from None
     except (wave.Error, EOFError) as error:
         raise GlowError(
             f"{file}: cannot read this as an uncompressed WAV file: {error or 'it is truncated'}"

@@ -119,7 +119,7 @@ class Trainer:
                 integer(what, whole_number, least)
         if momentum is not None:
             number("momentum", momentum, most=1.0)
-        trainable = (trainable,) if isinstance(trainable, str) else trainable
+        trainable = trainable if isinstance(trainable, list | tuple) else (trainable,)
         self.optimizer = optimizer
         self.loss = Loss(loss, dict(loss_options or {}))
         self.backend, self.threads, self.seed = backend, threads, integer("seed", seed)

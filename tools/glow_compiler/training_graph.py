@@ -52,6 +52,8 @@ class TrainingGraph:
         momentum: float | None = None,
         seed: int = 0,
     ) -> None:
+        if not all(isinstance(name, str) for name in trainable):  # pyright: ignore
+            raise GlowError(f"trainable: patterns of the names of weights, not {trainable!r}")
         self.inference = module.clone()
         if not any(p.kind.data == "trainable" for p in placeholders(self.inference).values()):
             make_trainable(self.inference, trainable)

@@ -9,7 +9,8 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any
 
-from glow_compiler.functions import UNSIZED, CompiledFunction, Sizes, Transformed, jit
+from glow_compiler.functions import UNSIZED, CompiledFunction, Sizes, Transformed, jit, positions_of
+from glow_compiler.type_variables import P
 from glow_dialects.core.errors import UnsupportedError
 
 
@@ -58,8 +59,8 @@ def vmap(
 
 
 def jacobian(
-    fun: Callable[..., Any], argnums: int | Sequence[int] = 0, *, backend: str | None = None
-) -> CompiledFunction:
+    fun: Callable[P, Any], argnums: int | Sequence[int] = 0, *, backend: str | None = None
+) -> CompiledFunction[P, Any]:
     """All derivatives of a function that returns arrays. As jax.jacobian.
 
     Forward mode is used if the value has at least as many numbers as the argument, otherwise reverse mode.
@@ -84,8 +85,8 @@ def jacobian(
 
 
 def hessian(
-    fun: Callable[..., Any], argnums: int | Sequence[int] = 0, *, backend: str | None = None
-) -> CompiledFunction:
+    fun: Callable[P, Any], argnums: int | Sequence[int] = 0, *, backend: str | None = None
+) -> CompiledFunction[P, Any]:
     """The second derivatives of a function that returns a float. As jax.hessian.
 
     Computed in forward mode over the gradient.
@@ -110,11 +111,7 @@ def hessian(
 
 
 def _positions(word: str, argnums: int | Sequence[int]) -> dict[str, Any]:
-    single = isinstance(argnums, int)
-    positions: tuple[Any, ...] = (argnums,) if isinstance(argnums, int) else tuple(argnums)
-    if not positions or not all(isinstance(p, int) for p in positions):
-        raise UnsupportedError(f"{word}: argnums is a number or a tuple of numbers, got {argnums!r}")
-    return {"positions": positions, "single": single}
+    return {"positions": positions_of(word, argnums), "single": isinstance(argnums, int)}
 
 
 def jvp(fun: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]:

@@ -10,13 +10,17 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from glow_tools.command_line import Parser
 from glow_tools.common import (
     add_backend,
     add_budget,
     add_exact,
+    add_input,
+    add_precision,
     add_shape,
+    backend_text,
     command,
     count_option,
     fail,
@@ -24,6 +28,10 @@ from glow_tools.common import (
     show_log,
     write_text,
 )
+from glow_tools.progress import Progress
+
+if TYPE_CHECKING:
+    from rich.table import Table
 
 EXAMPLES = """\
   glow-bench model.onnx
@@ -36,7 +44,8 @@ EXAMPLES = """\
 """
 
 
-def _arguments() -> argparse.ArgumentParser:
+def arguments() -> Parser:
+    """The command line."""
     parser = command(
         "glow-bench",
         "Measure models with this compiler and with the other installed engines (onnxruntime, OpenVINO, "
@@ -50,17 +59,18 @@ def _arguments() -> argparse.ArgumentParser:
     add("models", nargs="+", help=".onnx files")
     add("--threads", type=count_option, default=1, help="threads of every engine (default: 1)")
     add_backend(parser)
+    add_precision(parser)
     add_exact(parser)
     add_budget(parser)
     add_shape(parser)
     add("--peers", default="all", help="other engines, separated by commas, or all or none (default: all)")
     add("--rounds", type=count_option, default=9, help="number of rounds (default: 9)")
     add("--seconds", type=float, default=0.5, help="seconds per engine and round (default: 0.5)")
-    told = "input values: .npz with arrays by name, or .npy (default: random)"
-    add("--inputs", type=Path, metavar="FILE", help=told)
+    add_input(parser, random=False)
     add("--seed", type=count_option, default=0, help="seed of the random inputs (default: 0)")
     add("--cores", help="cores to use, such as 1 or 0,1 (default: the last ones)")
-    add("--json", metavar="FILE", help="write all figures to this file; - is standard output")
+    told = "print all figures as JSON, or write them to this file"
+    add("--json", nargs="?", const="-", metavar="FILE", help=told)
     add("--profile", action="store_true", help="measure the time of each kernel")
     add("--trace", type=Path, metavar="FILE", help="write compilation and kernels as a Chrome trace")
     told = "measure the error of each convolution, compared with float64"
@@ -70,7 +80,7 @@ def _arguments() -> argparse.ArgumentParser:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Entry point of `glow-bench`."""
-    parser = _arguments()
+    parser = arguments()
     a = parser.parse_args(argv)
     if not a.threads or not a.rounds:
         parser.error("--threads and --rounds are at least 1")
@@ -86,7 +96,10 @@ def _run(a: argparse.Namespace) -> int:
             fail("--profile, --trace and --accuracy are of backend cpu; glow-run --report has cycles")
         from glow_tools.bench_kernels import show
 
-        figures = [show(model, dict(a.shape), a) for model in a.models]
+        figures: list[dict[str, Any]] = []
+        for model in a.models:
+            with Progress(f"{Path(model).stem}: measuring") as progress:
+                figures.append(show(model, dict(a.shape), a, progress))
         if a.json:
             write_text(a.json, json.dumps({"machine": machine(), "models": figures}, indent=1) + "\n")
         return 0
@@ -100,9 +113,20 @@ def _run(a: argparse.Namespace) -> int:
     with tempfile.TemporaryDirectory(prefix="glow-bench-") as folder:
         for model in a.models:
             shapes = {n: list(s) for n, s in a.shape}
-            options = a.threads, cores, a.seed, Path(folder), a.inputs, a.backend, a.exact, a.compile_budget
-            race = Race(model, shapes, names, *options)
-            results.append(race.run(a.rounds, a.seconds))
+            options = (
+                a.threads,
+                cores,
+                a.seed,
+                Path(folder),
+                a.inputs,
+                a.input,
+                backend_text(a),
+                a.exact,
+                a.compile_budget,
+            )
+            with Progress(f"{Path(model).stem}: reading the model") as progress:
+                race = Race(model, shapes, names, *options)
+                results.append(race.run(a.rounds, a.seconds, progress))
     report = {"machine": machine(), "cores": cores, "threads": a.threads, "models": results}
     if a.json:
         write_text(a.json, json.dumps(report, indent=1) + "\n")
@@ -175,34 +199,82 @@ def machine() -> dict[str, Any]:
     }
 
 
-def print_table(report: Mapping[str, Any]) -> None:
-    """The figures as a table; the last column is our speed relative to the fastest peer."""
-    from rich.console import Console
-    from rich.table import Table
+#: The figures of an engine, a column each, or a row where the terminal is narrow.
+_COLUMNS = (
+    "median ms",
+    "min ms",
+    "load s",
+    "warm s",
+    "peak MiB",
+    "arena MiB",
+    "max rel error",
+    "x best peer",
+)
+#: Columns of the terminal from which every figure has one.
+_WIDE = 120
 
+
+def print_table(report: Mapping[str, Any]) -> None:
+    """The figures as a table; the last column is our speed relative to the fastest peer.
+
+    On a narrow terminal each engine is a column and each figure a row.
+    """
+    from rich.console import Console
+
+    console = Console(
+        width=None if sys.stdout.isatty() or os.environ.get("COLUMNS") else 140, highlight=False
+    )
     pinned = ", ".join(map(str, report["cores"])) or "any"
     title = f"{report['machine']['processor']}, {report['threads']} thread(s) on core {pinned}"
-    table = Table(title=title)
-    for name in ("model", "engine", "median ms", "min ms", "load s", "warm s"):
-        table.add_column(name, justify="left" if name in ("model", "engine") else "right")
     several = ("x one thread",) if report["threads"] > 1 else ()
-    for name in ("peak MiB", "arena MiB", "max rel error", "x best peer", *several):
-        table.add_column(name, justify="right")
-    for result in report["models"]:
-        for number, (engine, figures) in enumerate(result["engines"].items()):
-            shown = result["model"] if number == 0 else ""
-            if "error" in figures:
-                table.add_row(shown, engine, figures["error"])
-                continue
-            scaling = [f"{figures['scaling']:.2f}"] if several else []
-            table.add_row(shown, engine, *row(figures), *scaling, end_section=False)
-        table.add_section()
-    console = Console(width=None if sys.stdout.isatty() else 140)
-    console.print(table)
+    headings = (*_COLUMNS, *several)
+    if console.width >= _WIDE:
+        console.print(_wide(report, title, headings))
+    else:
+        console.print(title)
+        for result in report["models"]:
+            console.print(_narrow(result, headings))
     for result in report["models"]:
         for engine, figures in result["engines"].items():
             if "error" in figures:
                 print(f"{result['model']} on {engine}: {figures['error']}")
+
+
+def _wide(report: Mapping[str, Any], title: str, headings: Sequence[str]) -> Table:
+    """A row for each model and engine."""
+    from rich.table import Table
+
+    table = Table(title=title)
+    for name in ("model", "engine", *headings):
+        table.add_column(name, justify="left" if name in ("model", "engine") else "right")
+    for result in report["models"]:
+        for number, (engine, figures) in enumerate(result["engines"].items()):
+            shown = result["model"] if number == 0 else ""
+            table.add_row(shown, engine, *_cells(figures, len(headings)))
+        table.add_section()
+    return table
+
+
+def _narrow(result: Mapping[str, Any], headings: Sequence[str]) -> Table:
+    """One model: a column for each engine."""
+    from rich.table import Table
+
+    table = Table(title=result["model"], title_justify="left")
+    table.add_column("")
+    for engine in result["engines"]:
+        table.add_column(engine, justify="right")
+    columns = [_cells(figures, len(headings)) for figures in result["engines"].values()]
+    for heading, *cells in zip(headings, *columns, strict=True):
+        table.add_row(heading, *cells)
+    return table
+
+
+def _cells(figures: Mapping[str, Any], count: int) -> list[str]:
+    """The cells of an engine; what went wrong is told below the table."""
+    if "error" in figures:
+        return ["failed", *[""] * (count - 1)]
+    scaling = [f"{figures['scaling']:.2f}"] if "scaling" in figures else [""]
+    return [*row(figures), *scaling][:count]
 
 
 def _milliseconds(time: float) -> str:

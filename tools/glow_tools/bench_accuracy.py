@@ -28,7 +28,7 @@ from glow_dialects.ops.module import (
     constant_value,
     functions,
 )
-from glow_tools.common import fixed, read_module
+from glow_tools.common import read_module
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ def accuracies(
 
     `inputs` are as in `read_module`. Those of quantised models are in float where the backend is `exact`.
     """
-    module = fixed(read_module(path, dict(shapes), inputs=inputs))
+    module = read_module(path, dict(shapes), inputs=inputs)
     ctx = context()
     for item in (p for _, passes in common_phases(backend) for p in passes):
         item.apply(ctx, module)

@@ -5,12 +5,11 @@ from __future__ import annotations
 import argparse
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
@@ -26,9 +25,9 @@ from glow_dialects.instr.memory import InstrFuncOp, instr_functions
 from glow_dialects.ops.control import has_control
 from glow_runtime.compile import outline
 from glow_runtime.lowering import lower
-from glow_tools.bench_race import declared_inputs, random_values
-from glow_tools.common import fixed, read_module, write_text
-from glow_tools.feeds import load_inputs
+from glow_tools.common import read_module, settled, write_text
+from glow_tools.feeds import model_feed
+from glow_tools.progress import clear_line
 
 
 def planned(
@@ -41,13 +40,15 @@ def planned(
 ) -> tuple[ModuleOp, InstrFuncOp, dict[str, float]]:
     """The module of a model, compiled down to planned instructions, and seconds of each phase.
 
-    Its sizes are known, unless it is `opened`: then shapes may have extents. `inputs` as in `read_module`,
-    `exact` as in `glow.compile`.
+    Its sizes are known, unless it is `opened`: then shapes may have extents. What else `shapes` leave open is
+    chosen. `inputs` as in `read_module`, `exact` as in `glow.compile`.
     """
     stages: dict[str, float] = {}
+    if not opened:
+        made = settled(path, shapes, dict(inputs or {}))
+        shapes, inputs = made.shapes, {**made.values, **(inputs or {})}
     start = time.perf_counter()
     module = read_module(path, dict(shapes), inputs=inputs)
-    module = module if opened else fixed(module)
     if opened and has_control(module):
         outline(module, backend)
     stages["load"] = time.perf_counter() - start
@@ -58,31 +59,36 @@ def planned(
     return module, functions[0], stages
 
 
-def show(path: str, shapes: Mapping[str, Sequence[int]], a: argparse.Namespace) -> dict[str, Any]:
+def show(
+    path: str,
+    shapes: Mapping[str, Sequence[int]],
+    a: argparse.Namespace,
+    progress: Callable[[str], None] = lambda _: None,
+) -> dict[str, Any]:
     """Print, write and return what the options of glow-bench ask for; no tables beside JSON."""
     backend, quiet = CpuBackend(threads=a.threads), a.json == "-"
     figures: dict[str, Any] = {"model": Path(path).stem}
-    inputs: dict[str, Any] = {}
-    if a.inputs is not None:
-        inputs = load_inputs(a.inputs, [s.name for s in declared_inputs(path)])
-        shapes = {**{n: array.shape for n, array in inputs.items()}, **shapes}
+    inputs = model_feed(path, shapes, a.input, a.inputs, a.seed)
+    shapes = {name: array.shape for name, array in inputs.items()}
     if a.accuracy:
         from glow_tools.bench_accuracy import accuracies, print_accuracy
 
         errors = accuracies(path, shapes, backend.in_float(a.exact), a.seed, inputs)
         figures["accuracy"] = [asdict(item) for item in errors]
         if not quiet:
+            clear_line()
             print_accuracy(errors)
     if not (a.profile or a.trace):
         return figures
+    progress(f"{Path(path).stem}: compiling")
     with limited(a.compile_budget) as limit:
         module, function, stages = planned(path, shapes, backend, inputs=inputs, exact=a.exact)
     if limit is not None and (note := limit.note()):
         figures[NOTE] = note
         if not quiet:
             print(f"{NOTE}: {note}")
-    rng = np.random.default_rng(a.seed)
-    feed = {p.name: inputs.get(p.name, random_values(rng, p.shape, p.dtype)) for p in ports(module, "input")}
+    feed = {p.name: inputs[p.name] for p in ports(module, "input")}
+    progress(f"{Path(path).stem}: measuring")
     measured = profile(module, function, backend.target, feed, runs=max(5, 3 * a.rounds))
     times, peak = measured.steps, measured.peak
     if a.trace:
@@ -95,6 +101,7 @@ def show(path: str, shapes: Mapping[str, Sequence[int]], a: argparse.Namespace) 
         figures |= {"peak_gflops": peak, "stages_s": stages}
         figures["kernels"] = [asdict(t) | rate for t, rate in zip(times, rates, strict=True)]
         if not quiet:
+            clear_line()
             print_profile(Path(path).stem, times, peak)
     return figures
 

@@ -7,16 +7,14 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from glow_dialects.core.errors import ShapeError
 from glow_dialects.core.file_kinds import FileKind, is_kind, refuse_file
-from glow_runtime.program_source import Signature
-from glow_tools.feeds import load_inputs
+from glow_tools.feeds import model_feed
 
 
 class Runner:
@@ -68,6 +66,7 @@ class Race:
         seed: int,
         folder: Path,
         inputs: Path | None = None,
+        values: Sequence[tuple[str, str]] = (),
         backend: str = "cpu",
         exact: bool = False,
         budget: float | None = None,
@@ -76,11 +75,9 @@ class Race:
         self.engines = engines
         self.folder = folder
         self.feed = folder / "feed.npz"
-        feed = (
-            random_inputs(model, shapes, seed)
-            if inputs is None
-            else load_inputs(inputs, [s.name for s in declared_inputs(model)])
-        )
+        if not is_kind(model, FileKind.ONNX):
+            raise refuse_file(model, "an ONNX model, which the peers read too")
+        feed = model_feed(model, shapes, values, inputs, seed)
         np.savez(self.feed, **feed)  # pyright: ignore[reportArgumentType]
         self.settings: dict[str, Any] = {
             "model": model,
@@ -91,7 +88,9 @@ class Race:
             "budget": budget,
         }
 
-    def run(self, rounds: int, seconds: float) -> dict[str, Any]:
+    def run(
+        self, rounds: int, seconds: float, progress: Callable[[str], None] = lambda _: None
+    ) -> dict[str, Any]:
         """Load everywhere, then `rounds` times `seconds` on each engine in turn.
 
         With several threads each engine also runs on one thread in the same rounds, on the last core:
@@ -104,8 +103,10 @@ class Race:
         times: dict[tuple[str, int], list[list[float]]] = {}
         try:
             for name in self.engines:
+                progress(f"{Path(self.model).stem}: loading it in {name}")
                 figures[name] = self._load(name, cache, runners)
-            for _ in range(rounds):
+            for number in range(rounds):
+                progress(f"{Path(self.model).stem}: round {number + 1} of {rounds}")
                 for (name, threads), runner in runners.items():
                     answer = runner.ask("time", seconds=seconds, least=3)
                     if "error" in answer:
@@ -197,38 +198,3 @@ def distance(expected: Any, got: Any) -> float | None:
         gap = np.abs(want.astype(np.float64) - have.astype(np.float64))
         worst = max(worst, float(np.nanmax(gap)) / scale)
     return worst
-
-
-def declared_inputs(model: str) -> list[Signature]:
-    """The inputs of a model file, as it declares them."""
-    from glow_frontends.onnx import load, signature
-
-    arguments = signature.inputs_of(load(Path(model)))
-    return [Signature(a.name, a.shape, a.dtype, a.kind, a.names) for a in arguments]
-
-
-def random_inputs(model: str, shapes: Mapping[str, Sequence[int]], seed: int) -> dict[str, np.ndarray]:
-    """Values for every input of a model: standard normal, small integers, or booleans."""
-    if not is_kind(model, FileKind.ONNX):
-        raise refuse_file(model, "an ONNX model, which the peers read too")
-    from glow_compiler.module_programs import bound_shapes
-
-    rng = np.random.default_rng(seed)
-    feed: dict[str, np.ndarray] = {}
-    for argument in bound_shapes(declared_inputs(model), shapes):
-        shape = argument.shape
-        if any(d is None for d in shape):
-            dims = "x".join("?" if d is None else str(d) for d in shape)
-            raise ShapeError(f"input '{argument.name}' is {dims}; bind it with --shape")
-        sizes = tuple(int(d or 0) for d in shape)
-        feed[argument.name] = random_values(rng, sizes, np.dtype(argument.dtype))
-    return feed
-
-
-def random_values(rng: np.random.Generator, shape: Sequence[int], dtype: np.dtype) -> np.ndarray:
-    """Standard normal floats, integers 0 or 1, or booleans."""
-    if dtype.kind == "b":
-        return rng.random(shape) < 0.5
-    if dtype.kind in "iu":
-        return rng.integers(0, 2, shape).astype(dtype)
-    return rng.standard_normal(shape).astype(dtype)

@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from glow_dialects.core.file_kinds import FileKind, kind_of_file, refuse_file
-from glow_tools.common import add_backend, add_shape, command, count_option, guarded
+from glow_tools.command_line import Parser
+from glow_tools.common import add_backend, add_json, add_shape, command, count_option, guarded, print_json
+from glow_tools.progress import Progress
 
 if TYPE_CHECKING:
     from glow_tools.culprit import Culprit, Search
@@ -23,7 +25,8 @@ EXAMPLES = """\
 """
 
 
-def _arguments() -> argparse.ArgumentParser:
+def arguments() -> Parser:
+    """The command line."""
     parser = command(
         "glow-bisect",
         "Find the step of a compilation that changes a model's result: an import rule, a pass and its "
@@ -43,12 +46,13 @@ def _arguments() -> argparse.ArgumentParser:
     add("--atol", type=float, default=1e-5, help="absolute tolerance (default: 1e-5)")
     told = "write the smallest model with the problem to this file"
     add("-o", "--output", type=Path, metavar="FILE", help=told)
+    add_json(parser)
     return parser
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Entry point of `glow-bisect`."""
-    parser = _arguments()
+    parser = arguments()
     a = parser.parse_args(argv)
     suffix = {FileKind.ONNX: ".onnx", FileKind.TEXT: ".mlir"}.get(kind_of_file(a.model))
     if suffix is None:
@@ -67,15 +71,21 @@ def _run(a: argparse.Namespace) -> int:
 
     passes = None if a.passes is None else parse(a.passes)
     search = Search(get_backend(a.backend), Tolerance(a.rtol, a.atol), passes)
-    case = read_case(a.model, a.inputs, a.random, dict(a.shape))
-    found = blamed(case, search)
-    if found is None:
+    with Progress("reading the model") as progress:
+        case = read_case(a.model, a.inputs, a.random, dict(a.shape))
+        progress("comparing after each pass")
+        found = blamed(case, search)
+    if a.json:
+        names = ("stage", "name", "shown", "effect")
+        print_json(None if found is None else {n: str(getattr(found, n)) for n in names})
+    elif found is None:
         print("nothing is wrong: every pass and every kernel keeps what the model computes")
-        return 0
-    print(f"{found.stage} {found.name}\n  {found.shown}\n  {found.effect}")
-    if a.output is not None:
-        _write(a, case, search, found)
-    return 1
+    else:
+        print(f"{found.stage} {found.name}\n  {found.shown}\n  {found.effect}")
+    if found is not None and a.output is not None:
+        with Progress("reducing the model"):
+            _write(a, case, search, found)
+    return 0 if found is None else 1
 
 
 def blamed(case: OnnxCase | IrCase, search: Search) -> Culprit | None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from glow_dialects.core.file_kinds import FileKind, is_kind
 from glow_dialects.core.files import whole
 from glow_tools.common import read_module
-from glow_tools.feeds import load_inputs, one_feed, run_feed
+from glow_tools.feeds import model_feed, one_feed
 
 if TYPE_CHECKING:
     from glow_tools.reduce_ir import IrCase
@@ -25,13 +25,10 @@ def read_case(
         module = read_module(path)
         module.verify()
         return IrCase(module, one_feed(module, inputs, seed))
-    import glow_compiler as glow
     from glow_frontends.onnx.parts import read_whole
     from glow_tools.reduce_onnx import OnnxCase
 
-    net = glow.compile(path, backend="interpreter", shapes=shapes or None)
-    given = load_inputs(inputs, [p.name for p in net.inputs]) if inputs else {}
-    return OnnxCase(read_whole(path), run_feed(net, given, seed, shapes))
+    return OnnxCase(read_whole(path), model_feed(path, shapes, file=inputs, seed=seed))
 
 
 def write_case(case: OnnxCase | IrCase, path: Path) -> Path:

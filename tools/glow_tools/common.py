@@ -11,37 +11,22 @@ import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NoReturn
+from typing import TYPE_CHECKING, Any, Literal, NoReturn
+
+from glow_tools.command_line import BAD_INPUT, OK, Parser
+from glow_tools.progress import clear_line
 
 if TYPE_CHECKING:
     from xdsl.context import Context
     from xdsl.dialects.builtin import ModuleOp
 
+    from glow_compiler.open_inputs import Settled
     from glow_dialects.core.types import Array
 
-OK, BAD_INPUT, USAGE = 0, 1, 2
 
-
-def command(name: str, description: str, examples: str) -> argparse.ArgumentParser:
+def command(name: str, description: str, examples: str) -> Parser:
     """The argument parser of a command; `examples` is printed under the options."""
-    parser = argparse.ArgumentParser(
-        prog=name,
-        description=description,
-        epilog=f"examples:\n{examples}\nexit status: 0 success, 1 bad input or failed check, 2 usage",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument("--version", action=_Version, nargs=0, help="print the version and exit")
-    return parser
-
-
-class _Version(argparse.Action):
-    """Looks the version up when it is asked for."""
-
-    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> NoReturn:
-        from importlib.metadata import version
-
-        print(parser.prog, version("glow-compiler"))
-        raise SystemExit(OK)
+    return Parser(name, description, examples)
 
 
 def show_log() -> None:
@@ -51,6 +36,7 @@ def show_log() -> None:
     log = logging.getLogger("glow")
     if not log.handlers:
         handler = logging.StreamHandler()
+        handler.addFilter(lambda _: clear_line() is None)
         handler.setFormatter(logging.Formatter("glow: %(message)s"))
         log.addHandler(handler)
         log.setLevel(logging.INFO)
@@ -60,6 +46,12 @@ def fail(message: str) -> NoReturn:
     """Print `error: message` and exit with 1."""
     print(f"error: {message}", file=sys.stderr)
     raise SystemExit(BAD_INPUT)
+
+
+def note(message: str) -> None:
+    """Say on the standard error what was decided for the user."""
+    clear_line()
+    print(f"note: {message}", file=sys.stderr)
 
 
 def guarded(body: Callable[[], int | None]) -> int:
@@ -86,6 +78,7 @@ def describe(error: Exception) -> str:
     from xdsl.utils.exceptions import ParseError, PassFailedException, VerifyException
 
     from glow_dialects.core.errors import GlowError
+    from glow_dialects.core.files import unreadable
     from glow_passes.failure import message_of, reason
 
     match error:
@@ -95,8 +88,7 @@ def describe(error: Exception) -> str:
             notes = [f"\n  {n}" for n in getattr(error, "__notes__", ()) if n.startswith("in pass ")]
             return str(error).strip() + "".join(notes)
         case OSError():
-            told = error.strerror or str(error)
-            return f"{error.filename}: {told}" if error.filename else told
+            return str(unreadable(error.filename, error)) if error.filename else error.strerror or str(error)
         case MemoryError():
             return f"not enough memory: {error}"
         case RecursionError():
@@ -164,6 +156,7 @@ def read_module(
     Sizes that neither it nor `shapes` fixes are open. Where single integers decide which graph an ONNX model
     has, it is the one for those in `inputs`, and for the shapes there.
     """
+    from glow_dialects.core.errors import NotStatic
     from glow_dialects.core.file_kinds import FileKind, kind_of_file
 
     kind = FileKind.TEXT if path == "-" else kind_of_file(path)
@@ -172,7 +165,10 @@ def read_module(
 
         check_no_pipe(path)
         given = dict(inputs or {})
-        return opened(path, shapes, {name: value.shape for name, value in given.items()}, given)
+        try:
+            return opened(path, shapes, {name: value.shape for name, value in given.items()}, given)
+        except NotStatic:
+            return _decided(path, shapes or {}, given)
     if kind is FileKind.TORCH_EXPORT:
         from glow_compiler import load
 
@@ -185,11 +181,40 @@ def read_module(
 
         attach_weights(module, Path(path))
     if shapes:
-        _bind(module, shapes)
+        bind_shapes(module, shapes)
     return module
 
 
-def _bind(module: ModuleOp, shapes: Mapping[str, Sequence[int]]) -> None:
+def settled(
+    model: Any,
+    shapes: Mapping[str, Sequence[int]],
+    values: dict[str, Any] | None = None,
+    silent: bool = False,
+) -> Settled:
+    """The shapes of a model's inputs, and contents of those that decide; a line says what was chosen."""
+    from glow_compiler.settle import settle
+
+    made = settle(model, shapes, values)
+    if made.note and not silent:
+        note(made.note)
+    return made
+
+
+def _decided(path: str, shapes: Mapping[str, Sequence[int]], given: dict[str, Array]) -> ModuleOp:
+    """The graph of an ONNX model that is one for some contents of inputs alone: for those that are likely.
+
+    Raises the NotStatic that is at hand where no contents decide.
+    """
+    from glow_compiler.quantization import opened
+
+    made = settled(path, shapes, given, silent=True)
+    if not made.values.keys() - given.keys():
+        raise
+    note(made.note)
+    return opened(path, made.shapes, made.shapes, {**given, **made.values})
+
+
+def bind_shapes(module: ModuleOp, shapes: Mapping[str, Sequence[int]]) -> None:
     """Bind the open sizes of a module that the shapes of some inputs tell."""
     from glow_backends.base import public_name
     from glow_dialects.ops.module import placeholders
@@ -204,20 +229,6 @@ def _bind(module: ModuleOp, shapes: Mapping[str, Sequence[int]]) -> None:
             if symbol.name in shapes:
                 sizes[symbol] = shapes[symbol.name][0] // symbol.divisor
         bind_sizes(module, sizes)
-
-
-def fixed(module: ModuleOp) -> ModuleOp:
-    """A module all of whose sizes are known; BindingError for an input that leaves one open."""
-    from glow_backends.base import ports
-    from glow_dialects.core.errors import BindingError
-    from glow_dialects.core.extent import Extent, is_open
-
-    for port in ports(module, "input"):
-        if is_open(port.shape):
-            dims = "x".join("?" if isinstance(d, Extent) else str(d) for d in port.shape)
-            binding = f"--shape {port.name}={dims.replace('?', '1')}"
-            raise BindingError(f"input '{port.name}' is {dims}; bind it with {binding}")
-    return module
 
 
 def write_text(path: str | None, text: str) -> None:
@@ -242,10 +253,53 @@ def add_shape(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--shape", type=shape_option, action="append", default=[], metavar=option, help=told)
 
 
+def add_input(parser: argparse.ArgumentParser, random: bool = True) -> None:
+    """The options --input, --inputs and --random."""
+    add = parser.add_argument
+    told = (
+        "an input's value, also in place of its default: a .npy file, a .npz of several, a picture, a number "
+        "(sr=16000, size=8,8), random, zeros or ones"
+    )
+    add("--input", type=input_option, action="append", default=[], metavar="[NAME=]VALUE", help=told)
+    add("--inputs", type=Path, metavar="FILE", help="values of the inputs: .npz, arrays by name, or .npy")
+    if random:
+        add("--random", type=count_option, metavar="SEED", help="random inputs from this seed (default: 0)")
+
+
+def add_json(parser: argparse.ArgumentParser) -> None:
+    """The option --json."""
+    parser.add_argument("--json", action="store_true", help="print the result as JSON")
+
+
+def print_json(value: object) -> None:
+    """Print a value as JSON."""
+    import json
+
+    print(json.dumps(value, indent=1))
+
+
 def add_backend(parser: argparse.ArgumentParser) -> None:
     """The option --backend."""
     told = "cpu, interpreter or a backend of a package, with options: npu{tile=16 hide=false} (default: cpu)"
     parser.add_argument("--backend", default="cpu", help=told)
+
+
+def add_precision(parser: argparse.ArgumentParser) -> None:
+    """The option --precision, of the backend cpu."""
+    told = (
+        "products of float32 as three products of bfloat16 (fast), where the processor gains by it, or with "
+        "factors rounded to bfloat16 (bf16)  (default: float32)"
+    )
+    parser.add_argument("--precision", choices=("float32", "fast", "bf16"), default="float32", help=told)
+
+
+def backend_text(a: argparse.Namespace) -> str:
+    """The backend of --backend with the precision that is asked for."""
+    if a.precision == "float32":
+        return a.backend
+    if a.backend != "cpu":
+        fail("--precision is for backend cpu")
+    return f"cpu{{precision={a.precision}}}"
 
 
 def add_exact(parser: argparse.ArgumentParser) -> None:
@@ -280,6 +334,14 @@ def shape_option(text: str) -> tuple[str, tuple[int, ...]]:
         return name, shape
     except ValueError:
         raise argparse.ArgumentTypeError(f"'{text}' is not NAME=1x3x224x224") from None
+
+
+def input_option(text: str) -> tuple[str, str]:
+    """`name=value` as a pair, whose name is empty for a value alone."""
+    name, _, value = text.rpartition("=")
+    if not value:
+        raise argparse.ArgumentTypeError(f"'{text}' is not NAME=VALUE")
+    return name, value
 
 
 def count_option(text: str) -> int:

@@ -5,12 +5,25 @@ from __future__ import annotations
 import argparse
 import re
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from glow_tools.common import add_budget, add_debug_info, add_exact, add_shape, command, fail, guarded
+from glow_tools.command_line import Parser
+from glow_tools.common import (
+    add_budget,
+    add_debug_info,
+    add_exact,
+    add_json,
+    add_shape,
+    command,
+    fail,
+    guarded,
+    input_option,
+    print_json,
+)
+from glow_tools.progress import Progress
 
 if TYPE_CHECKING:
     from glow_backends.cpu.aot import AotProgram, Source
@@ -29,7 +42,8 @@ EXAMPLES = """\
 """
 
 
-def _arguments() -> argparse.ArgumentParser:
+def arguments() -> Parser:
+    """The command line."""
     parser = command(
         "glow-compile",
         "Compile a model ahead of time. Writes an object file, a C header, a file of weights and an example "
@@ -51,11 +65,14 @@ def _arguments() -> argparse.ArgumentParser:
     add("--memory", type=_bytes, metavar="BYTES", help="fail if a run needs more memory (64K, 2M)")
     add("--threads", type=int, default=1, help="threads of a run, which your callback starts")
     add_shape(parser)
+    told = "the value of an input that determines the graph: sr=16000"
+    add("--input", type=input_option, action="append", default=[], metavar="NAME=VALUE", help=told)
     told = "let each call choose the size of a dynamic dimension, between these limits"
     add("--size", type=_range, action="append", default=[], metavar="NAME=MIN..MAX", help=told)
     add_exact(parser)
     add_budget(parser)
     add_debug_info(parser)
+    add_json(parser)
     told = "run the result on random inputs, if necessary in an emulator or Node, and compare"
     add("--check", choices=("interpreter", "onnxruntime"), help=told)
     return parser
@@ -79,7 +96,7 @@ def _range(text: str) -> Size:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Entry point of `glow-compile`."""
-    parser = _arguments()
+    parser = arguments()
     a = parser.parse_args(_joined(sys.argv[1:] if argv is None else argv))
     if a.list_targets:
         return guarded(_list)
@@ -116,32 +133,32 @@ def _run(a: argparse.Namespace) -> int:
         from glow_tools.compile_check import prepare
 
         prepare(a, backend.target)
+    backend.target = backend.target.freely
     backends = [backend]
     if a.threads > 1 and backend.target.triple.startswith("wasm"):  # not every page may have threads
         backends = [CpuBackend(cpu=_target(a)), backend]
     weights = ProgramWeights(WeightPool())
-    with limited(a.compile_budget) as limit:
-        sources = [list(_sources(a, name, each)) for each in backends]
-    programs = [
-        compile_ahead(
-            own,
-            each.target,
-            name,
-            a.weights == "embed",
-            a.debug_info,
-            a.output,
-            a.size,
-            weights,
-        )
-        for each, own in zip(backends, sources, strict=True)
-    ]
+    with Progress("reading the model and running passes") as progress:
+        with limited(a.compile_budget) as limit:
+            sources = [list(_sources(a, name, each)) for each in backends]
+        progress("generating code")
+        options = a.weights == "embed", a.debug_info, a.output, a.size, weights
+        programs = [
+            compile_ahead(own, each.target, name, *options)
+            for each, own in zip(backends, sources, strict=True)
+        ]
     if a.memory is not None:
         _check_memory(programs[-1], a.memory)
     listings = {file: text.encode() for file, text in programs[-1].listings.items()}
-    _write(a.output, write(programs) | listings)
-    _print_sizes(programs[-1])
-    if limit is not None and (note := limit.note()):
-        print(f"{NOTE}: {note}")
+    files = write(programs) | listings
+    _write(a.output, files)
+    note = None if limit is None else limit.note()
+    if a.json:
+        told = {str(a.output / file): len(data) for file, data in files.items()}
+        print_json({"files": told, **_sizes(programs[-1]), **({NOTE: note} if note else {})})
+    else:
+        _print_sizes(programs[-1], {a.output / file: len(data) for file, data in files.items()})
+        print(f"{NOTE}: {note}\n" if note else "", end="")
     if a.check:
         from glow_tools.compile_check import check
 
@@ -192,12 +209,14 @@ def _sources(a: argparse.Namespace, name: str, backend: CpuBackend) -> Iterable[
     from glow_backends.cpu.aot import Source
     from glow_dialects.instr.memory import instr_functions
     from glow_tools.bench_kernels import planned
+    from glow_tools.input_values import values_given
 
     if a.size:
         from glow_tools.compile_sizes import open_sources
 
         yield from open_sources(a.model, name, a.size, dict(a.shape), backend, a.exact)
         return
+    given = values_given(a.model, a.input)
     sets: list[dict[str, Any]] = [{}]
     for tensor, shape in a.shape:
         if tensor in sets[-1]:
@@ -205,7 +224,7 @@ def _sources(a: argparse.Namespace, name: str, backend: CpuBackend) -> Iterable[
         sets[-1][tensor] = shape
     names: set[str] = set()
     for number, shapes in enumerate(sets):
-        module, _, _ = planned(a.model, {**sets[0], **shapes}, backend, exact=a.exact)
+        module, _, _ = planned(a.model, {**sets[0], **shapes}, backend, inputs=given, exact=a.exact)
         functions = list(instr_functions(module))
         for function in functions:
             own = f"{name}_{function.sym_name.data}" if len(functions) > 1 else name
@@ -216,8 +235,18 @@ def _sources(a: argparse.Namespace, name: str, backend: CpuBackend) -> Iterable[
             yield Source(module, function, own)
 
 
-def _print_sizes(program: AotProgram) -> None:
-    """What a device needs: flash for code and constants, memory for the rest."""
+def _sizes(program: AotProgram) -> dict[str, Any]:
+    """What a device needs, by name."""
+    functions = {
+        f.name: {"tensor_bytes": f.mutable_bytes, "arena_bytes": f.arena_bytes} for f in program.functions
+    }
+    return {"code_bytes": program.code_bytes, "weight_bytes": len(program.weights), "functions": functions}
+
+
+def _print_sizes(program: AotProgram, files: Mapping[Path, int]) -> None:
+    """What was written, and what a device needs: flash for code and constants, memory for the rest."""
+    for file, size in files.items():
+        print(f"wrote {file} ({size} bytes)")
     code = program.code_bytes
     print(f"{code} bytes of code and its constants, {len(program.weights)} of weights")
     for f in program.functions:
@@ -242,8 +271,6 @@ def _write(folder: Path, files: dict[str, bytes]) -> None:
     with ExitStack() as stack:
         for file, data in files.items():
             stack.enter_context(whole(folder / file)).write_bytes(data)
-    for file, data in files.items():
-        print(f"wrote {folder / file} ({len(data)} bytes)")
 
 
 if __name__ == "__main__":

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from glow_backends.base import get_backend
+from glow_backends.base import get_backend, ports
 from glow_dialects.core.file_kinds import FileKind, is_kind
 from glow_tools.bench_kernels import planned
 from glow_tools.closeness import Tolerance, difference
-from glow_tools.common import fail
+from glow_tools.common import fail, settled
 from glow_tools.feeds import one_feed
+from glow_tools.input_values import values_given
 from glow_tools.machines import machine_for, run_bundle
 from glow_tools.onnxruntime_run import onnxruntime_outputs
 
@@ -38,7 +39,7 @@ def prepare(a: argparse.Namespace, target: CpuTarget) -> None:
 def check(a: argparse.Namespace, program: AotProgram, sources: Sequence[Source]) -> int:
     """Print how far the outputs of each function are from the other's; 1 where that is not rounding."""
 
-    feeds = [one_feed(source.module, None, number) for number, source in enumerate(sources)]
+    feeds = [_feed(a, source, number) for number, source in enumerate(sources)]
     results = run_bundle(a.output, program, feeds)
     wrong = False
     for source, feed, (outputs,) in zip(sources, feeds, results, strict=True):
@@ -53,6 +54,13 @@ def check(a: argparse.Namespace, program: AotProgram, sources: Sequence[Source])
         if not any(d.bad for d in differences.values()):
             print(f"{source.name}, run by {place}: agrees with {a.check}: max abs error {largest:.3g}")
     return int(wrong)
+
+
+def _feed(a: argparse.Namespace, source: Source, seed: int) -> dict[str, Any]:
+    """Random inputs; those that decide which graph the model has, as they were for this one."""
+    shapes = {p.name: p.shape for p in ports(source.module, "input")}
+    decided = settled(a.model, shapes, values_given(a.model, a.input), silent=True).values
+    return one_feed(source.module, None, seed, decided)
 
 
 def _expected(a: argparse.Namespace, source: Source, feed: dict[str, Any]) -> dict[str, Array]:

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from onnx import ModelProto
 
     from glow_dialects.core.types import Array
-    from glow_tools.feeds import Feed
+    from glow_tools.input_values import Feed
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import signal
+from collections.abc import Callable
+
+from glow_tools.command_table import COMMANDS, module_of
 
 
 def _raised() -> None:
@@ -17,82 +20,24 @@ def _quiet() -> None:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
-def _start(command: str) -> int:
-    """Import and run glow_tools.`command`; its exit status."""
+def _start(module: str) -> int:
+    """Import and run a module; its exit status."""
     from importlib import import_module
 
     from glow_tools.common import guarded
 
     _raised()
     try:
-        return guarded(lambda: import_module(f"glow_tools.{command}").main())
+        return guarded(lambda: import_module(module).main())
     finally:
         _quiet()
 
 
-def opt() -> int:
-    """`glow-opt`."""
-    return _start("opt")
-
-
-def translate() -> int:
-    """`glow-translate`."""
-    return _start("translate")
-
-
-def run() -> int:
-    """`glow-run`."""
-    return _start("run")
-
-
-def bench() -> int:
-    """`glow-bench`."""
-    return _start("bench")
-
-
-def profile() -> int:
-    """`glow-profile`."""
-    return _start("profile")
-
-
-def quantize() -> int:
-    """`glow-quantize`."""
-    return _start("quantize")
-
-
-def train() -> int:
-    """`glow-train`."""
-    return _start("train")
-
-
-def generate() -> int:
-    """`glow-generate`."""
-    return _start("generate")
-
-
-def transcribe() -> int:
-    """`glow-transcribe`."""
-    return _start("transcribe")
-
-
-def serve() -> int:
-    """`glow-serve`."""
-    return _start("serve")
-
-
-def reduce() -> int:
-    """`glow-reduce`."""
-    return _start("reduce")
-
-
-def bisect() -> int:
-    """`glow-bisect`."""
-    return _start("bisect")
-
-
-def compile() -> int:
-    """`glow-compile`."""
-    return _start("compile")
+def __getattr__(name: str) -> Callable[[], int]:
+    """The function that an installed script calls: `run` of `glow-run`, `glow` of `glow`."""
+    if name != "glow" and name not in COMMANDS:
+        raise AttributeError(f"module 'glow_tools.entry' has no attribute '{name}'")
+    return lambda: _start(module_of(name))
 
 
 _quiet()

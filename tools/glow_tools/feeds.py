@@ -1,9 +1,7 @@
-"""Representative inputs for profiling: arrays from files, or random ones."""
+"""Inputs of runs: arrays from files, values of options, or random ones, for models with open inputs too."""
 
 from __future__ import annotations
 
-import zipfile
-import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,17 +9,27 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from glow_backends.base import Port, check_inputs, ports
-from glow_dialects.core.errors import BindingError, GlowError
+from glow_dialects.core.errors import BindingError
 from glow_dialects.core.extent import Extent, is_open
 from glow_dialects.core.file_kinds import FileKind, is_kind
-from glow_tools.common import fixed, read_module
+from glow_tools.common import note, read_module, settled
+from glow_tools.input_values import (
+    FORMS,
+    Feed,
+    GivenInputs,
+    load_archive,
+    load_inputs,
+    load_parts,
+    random_numbers,
+)
 
 if TYPE_CHECKING:
     from xdsl.dialects.builtin import ModuleOp
 
     from glow_dialects.core.types import Array
+    from glow_runtime.program_source import ProgramSource
 
-Feed = dict[str, Any]
+Shapes = Mapping[str, Sequence[int]]
 
 
 def feeds(module: ModuleOp, files: Sequence[str], random: int | None, batches: int) -> list[Feed]:
@@ -34,116 +42,86 @@ def feeds(module: ModuleOp, files: Sequence[str], random: int | None, batches: i
     if not files:
         if random is None:
             raise BindingError("give typical inputs with --inputs, or --random SEED")
-        fixed(module)
+        shapes = _closed(module, expected)
         rng = np.random.default_rng(random)
-        return [_random(expected, rng) for _ in range(batches)]
+        return [_random(expected, shapes, rng) for _ in range(batches)]
     return [feed for name in files for feed in _read(Path(name), expected)]
 
 
-def one_feed(module: ModuleOp, file: Path | None, seed: int) -> Feed:
-    """Inputs of one run: the arrays of a .npz file, checked, or random ones; subscripts are in range."""
+def one_feed(module: ModuleOp, file: Path | None, seed: int, known: Feed | None = None) -> Feed:
+    """Inputs of one run: the arrays of a .npz file, checked, or random ones; subscripts are in range.
+
+    Inputs that are `known` have those values.
+    """
     from glow_compiler.index_inputs import sizes_of_tables
 
     expected = ports(module, "input")
     if file is not None:
         arrays = load_inputs(file, [p.name for p in expected])
         return arrays if any(is_open(p.shape) for p in expected) else check_inputs(expected, arrays)
-    fixed(module)
-    return _random(expected, np.random.default_rng(seed), sizes_of_tables(module))
+    shapes = _closed(module, expected)
+    made = _random(expected, shapes, np.random.default_rng(seed), sizes_of_tables(module))
+    return {name: (known or {}).get(name, value) for name, value in made.items()}
 
 
-def run_feed(net: Any, given: Feed, seed: int | None, shapes: Mapping[str, tuple[int, ...]]) -> Feed:
-    """The inputs of an executable: those given, else random ones where there is a seed.
+def _closed(module: ModuleOp, expected: Sequence[Port]) -> Mapping[str, tuple[int, ...]]:
+    """The shapes of a module's inputs, those that are open settled."""
+    if not any(is_open(p.shape) for p in expected):
+        return {p.name: p.shape for p in expected}
+    return settled(module, {}).shapes
 
-    BindingError where one has no value, and says how to give it.
+
+def model_feed(
+    model: Any,
+    shapes: Shapes,
+    options: Sequence[tuple[str, str]] = (),
+    file: Path | None = None,
+    seed: int | None = None,
+    source: ProgramSource | None = None,
+) -> Feed:
+    """The inputs of a run of a model (whose programs `source` makes, where it is known): those of options and
+    of a file, others random where there is a seed or nothing is given.
+
+    BindingError with all inputs that have no value.
     """
-    known = [p.name for p in (*net.inputs, *net.defaults)]
-    for name in given:
-        if name not in known:
-            raise BindingError(f"unknown input '{name}'; the inputs are: {', '.join(known)}")
+    from glow_compiler.settle import settle_source, source_of
+
+    source = source or source_of(model, shapes)
+    inputs, defaults = list(source.inputs), list(source.defaults)
+    given = GivenInputs(options, file, [*inputs, *defaults])
+    missing = [p for p in inputs if p.name not in given]
+    if missing and seed is None and given:
+        listed = "".join(f"\n  {p.name}: {p.dtype}{p.named_shape}" for p in missing)
+        ways = f"give each --input NAME=VALUE ({FORMS}), or --random SEED for all of them"
+        raise BindingError(f"{len(missing)} inputs have no value:{listed}\n{ways}")
+    name = str(model) if isinstance(model, str | Path) else "the model"
+    taken = [*inputs, *(p for p in defaults if p.name in given)]
+    made = settle_source(source, name, shapes, given.arrays, taken)
+    if made.note:
+        note(made.note)
+    if missing and seed is None:
+        note("no inputs are given: they are random (--random 0); --input NAME=VALUE gives one")
     rng = np.random.default_rng(seed or 0)
-    feed = {p.name: given[p.name] for p in net.defaults if p.name in given}
-    for port in net.inputs:
-        if port.name in given:
-            feed[port.name] = given[port.name]
-        elif seed is None:
-            ways = f"give --input {port.name}=FILE.npy or --random SEED"
-            raise BindingError(f"input '{port.name}' has no value; {ways}")
-        else:
-            feed[port.name] = _numbers(rng, _shape(port, shapes), port.dtype)
-    return feed
-
-
-def _shape(port: Any, shapes: Mapping[str, tuple[int, ...]]) -> tuple[int, ...]:
-    """The shape of an input's random value."""
-    if port.kind == "other":
-        raise BindingError(f"input '{port.name}' is not a tensor; run it from Python, with glow.compile")
-    if port.kind == "unranked" and port.name not in shapes:
-        raise BindingError(f"input '{port.name}' may have any rank; bind it with --shape {port.name}=1x...")
-    declared: Sequence[int | None] = port.shape
-    shape = shapes.get(port.name, declared)
-    if None in shape:
-        dims = "x".join("?" if d is None else str(d) for d in shape)
-        binding = f"--shape {port.name}={dims.replace('?', '1')}"
-        raise BindingError(f"input '{port.name}' is {dims}; bind it with {binding}")
-    return tuple(d or 0 for d in shape)
-
-
-def _numbers(rng: np.random.Generator, shape: tuple[int, ...], dtype: np.dtype, most: int = 2) -> Any:
-    """Random numbers of a type: integers below `most`, floats of the standard normal distribution."""
-    if dtype.kind == "b":
-        return rng.random(shape) < 0.5
-    if dtype.kind in "iu":
-        return rng.integers(0, most, shape).astype(dtype)
-    return rng.standard_normal(shape).astype(dtype)
+    feed = given.finished(made.shapes, rng)
+    for port in missing:
+        value = made.values.get(port.name)
+        feed[port.name] = random_numbers(rng, made.shapes[port.name], port.dtype) if value is None else value
+    return {p.name: feed[p.name] for p in taken}
 
 
 def _random(
-    expected: Sequence[Port], rng: np.random.Generator, sizes: Mapping[str, int] | None = None
+    expected: Sequence[Port],
+    shapes: Mapping[str, tuple[int, ...]],
+    rng: np.random.Generator,
+    sizes: Mapping[str, int] | None = None,
 ) -> Feed:
     """Random inputs; `sizes` are those of tables of which inputs are subscripts."""
 
     known = sizes or {}
     return {
-        port.name: _numbers(rng, port.shape, port.dtype, max(min(8, known.get(port.name, 8)), 1))
-        for port in expected
+        p.name: random_numbers(rng, shapes[p.name], p.dtype, max(min(8, known.get(p.name, 8)), 1))
+        for p in expected
     }
-
-
-def _load(path: Path) -> Array | Feed:
-    """The array of a .npy file or those of a .npz file; GlowError where it is neither."""
-    try:
-        loaded = np.load(path, allow_pickle=False)
-        if isinstance(loaded, np.ndarray):
-            return loaded
-        with loaded:
-            return {name: loaded[name] for name in loaded.files}
-    except (ValueError, EOFError, zipfile.BadZipFile, zlib.error):
-        raise GlowError(f"{path}: not a .npy or .npz file of plain arrays") from None
-
-
-def load_inputs(path: Path, names: Sequence[str], name: str = "") -> Feed:
-    """Inputs by name: the arrays of a .npz file, or the one of a .npy file, for `name` or the only input.
-
-    BindingError where it is not said which input an array is for.
-    """
-    loaded = _load(path)
-    if isinstance(loaded, dict):
-        if name:
-            raise BindingError(f"{path}: this is an archive of arrays by name; give it without '{name}='")
-        return loaded
-    if not name and len(names) != 1:
-        known = ", ".join(names)
-        raise BindingError(f"{path}: the model has inputs {known}; give a .npz file with one array for each")
-    return {name or names[0]: loaded}
-
-
-def load_archive(path: Path) -> Feed:
-    """The arrays of a .npz file by name; GlowError where it is none."""
-    loaded = _load(path)
-    if not isinstance(loaded, dict):
-        raise GlowError(f"{path}: one array; a .npz archive of arrays by name is needed")
-    return loaded
 
 
 def open_model(
@@ -173,7 +151,7 @@ def _parts(array: Array, port: Port, path: Path) -> Iterator[Array]:
 
 
 def _read(path: Path, expected: Sequence[Port]) -> Iterator[Feed]:
-    array = _load(path)
+    array = load_parts(path)
     if isinstance(array, dict):
         yield array
         return

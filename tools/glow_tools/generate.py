@@ -8,7 +8,9 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from glow_tools.command_line import Parser
 from glow_tools.common import command, count_option, fail, guarded, threads_option
+from glow_tools.progress import Progress
 
 if TYPE_CHECKING:
     from glow_compiler.language_model import LanguageModel
@@ -21,7 +23,8 @@ EXAMPLES = """\
 """
 
 
-def _arguments() -> argparse.ArgumentParser:
+def arguments() -> Parser:
+    """The command line."""
     made = command("glow-generate", "Generate text with a language model.", EXAMPLES)
     add = made.add_argument
     add("model", help="a Hugging Face folder, or a .gguf file")
@@ -65,12 +68,12 @@ def _tokens(text: str) -> list[int]:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Entry point of `glow-generate`."""
-    parser = _arguments()
-    arguments = parser.parse_args(argv)
-    prompts = [arguments.prompt, arguments.chat, arguments.tokens]
+    parser = arguments()
+    a = parser.parse_args(argv)
+    prompts = [a.prompt, a.chat, a.tokens]
     if sum(p is not None for p in prompts) != 1:
         parser.error("one of a prompt, --chat and --tokens is needed")
-    return guarded(lambda: _run(arguments))
+    return guarded(lambda: _run(a))
 
 
 def _run(a: argparse.Namespace) -> None:
@@ -78,14 +81,9 @@ def _run(a: argparse.Namespace) -> None:
 
     if a.group < 1:
         fail(f"--group {a.group}: expected a number of inputs")
-    model = glow.LanguageModel(
-        a.model,
-        backend=a.backend,
-        threads=a.threads,
-        weights=a.weights,
-        group=a.group,
-        capacity=a.capacity,
-    )
+    options = {"weights": a.weights, "group": a.group, "capacity": a.capacity}
+    with Progress("reading the model"):
+        model = glow.LanguageModel(a.model, backend=a.backend, threads=a.threads, **options)
     timed = _Timed(_generated(model, a))
     for number, piece in enumerate(timed):
         separator = "," if a.tokens is not None and number else ""

@@ -7,7 +7,6 @@ host.
 
 from __future__ import annotations
 
-import argparse
 import re
 from collections.abc import Sequence
 from importlib.resources import files
@@ -15,6 +14,7 @@ from pathlib import Path
 
 from glow_backends.base import registry
 from glow_dialects.core.files import whole
+from glow_tools.command_line import Parser
 from glow_tools.common import command, fail, guarded
 
 EXAMPLES = """\
@@ -32,7 +32,8 @@ WRITTEN = {
 """Files of a package, and the texts that they are made of."""
 
 
-def _arguments() -> argparse.ArgumentParser:
+def arguments() -> Parser:
+    """The command line."""
     parser = command("new_backend", __doc__ or "", EXAMPLES)
     add = parser.add_argument
     add("name", help="snake_case name of the backend; the package is glow-NAME, its module glow_NAME")
@@ -47,7 +48,7 @@ def _arguments() -> argparse.ArgumentParser:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Entry point."""
-    a = _arguments().parse_args(argv)
+    a = arguments().parse_args(argv)
     return guarded(lambda: _write(a.name, a.root))
 
 

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from glow_dialects.core.files import whole
+from glow_tools.command_line import Parser
 from glow_tools.common import command, fail, guarded
 
 EXAMPLES = """\
@@ -96,7 +97,8 @@ POINTWISE = "backends/glow_backends/cpu/emit/pointwise_rules.py"
 KERNELS = "backends/glow_backends/cpu/kernels"
 
 
-def _arguments() -> argparse.ArgumentParser:
+def arguments() -> Parser:
+    """The command line."""
     parser = command("new_op", __doc__ or "", EXAMPLES)
     add = parser.add_argument
     add("name", help="snake_case name: the operator glow.NAME, the module ops/NAME.py")
@@ -116,7 +118,7 @@ def _arguments() -> argparse.ArgumentParser:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Entry point."""
-    a = _arguments().parse_args(argv)
+    a = arguments().parse_args(argv)
     return guarded(lambda: _write(a))
 
 

@@ -10,8 +10,10 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from glow_tools.command_line import Parser
 from glow_tools.common import (
     add_shape,
+    bind_shapes,
     command,
     count_option,
     guarded,
@@ -20,6 +22,7 @@ from glow_tools.common import (
     read_text,
     write_text,
 )
+from glow_tools.progress import Progress
 
 if TYPE_CHECKING:
     from xdsl.context import Context
@@ -29,7 +32,7 @@ if TYPE_CHECKING:
     from glow_dialects.core.times import Times
     from glow_passes.instrumentation import Watcher
     from glow_runtime.page.recording import Recording
-    from glow_tools.feeds import Feed
+    from glow_tools.input_values import Feed
     from glow_tools.validate import Validator
 
 EXAMPLES = """\
@@ -40,10 +43,11 @@ EXAMPLES = """\
   glow-opt model.onnx -p optimize --timing --statistics --dump steps
   cat net.mlir | glow-opt - -p 'glow-schedule{by=order}' --print-ir changed
 """
-TARGETS = ("mlir", "glow-ir", "dot", "svg", "llvm-ir", "asm")
+TARGETS = ("mlir", "glow-ir", "dot", "svg", "kernels", "llvm-ir", "asm")
 
 
-def _arguments() -> argparse.ArgumentParser:
+def arguments() -> Parser:
+    """The command line."""
     parser = command(
         "glow-opt",
         "Read a program or import a model, run passes on it, and print the result.",
@@ -56,7 +60,7 @@ def _arguments() -> argparse.ArgumentParser:
     add("-t", "--target", default="mlir", type=_target, help=printed)
     add("-o", "--output", help="output file (default: standard output)")
     add_shape(parser)
-    add("--mcpu", default="host", help="CPU for llvm-ir and asm (default: host)")
+    add("--mcpu", default="host", help="CPU for kernels, llvm-ir and asm (default: host)")
     add("--print-op-generic", action="store_true", help="print the generic form")
     add("--print-debuginfo", action="store_true", help="print the locations of operations")
     told = "the file has several programs, separated by // -----"
@@ -110,8 +114,8 @@ def _add_watching(parser: argparse.ArgumentParser) -> None:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Entry point of `glow-opt`."""
-    arguments = _arguments().parse_args(argv)
-    return guarded(lambda: _run(_reproduced(arguments) if arguments.run_reproducer else arguments))
+    a = arguments().parse_args(argv)
+    return guarded(lambda: _run(_reproduced(a) if a.run_reproducer else a))
 
 
 def _reproduced(a: argparse.Namespace) -> argparse.Namespace:
@@ -124,8 +128,8 @@ def _reproduced(a: argparse.Namespace) -> argparse.Namespace:
     start = "// RUN: glow-opt %s "
     if not first.startswith(start):
         raise GlowError(f"{a.file}: this is no reproducer, its first line names no command of glow-opt")
-    told = _arguments().parse_args([a.file, *shlex.split(first.removeprefix(start))])
-    for name, default in vars(_arguments().parse_args([])).items():  # what watches the passes
+    told = arguments().parse_args([a.file, *shlex.split(first.removeprefix(start))])
+    for name, default in vars(arguments().parse_args([])).items():  # what watches the passes
         if getattr(a, name) != default and name not in ("file", "run_reproducer"):
             setattr(told, name, getattr(a, name))
     return told
@@ -150,8 +154,9 @@ def _run(a: argparse.Namespace) -> int:
     if not (a.split_input_file or a.verify_diagnostics):
         from glow_dialects.core.quiet_gc import quiet_gc
 
-        with quiet_gc():
-            write_text(a.output, _one(a, None))
+        with quiet_gc(), Progress("running passes" if a.passes else "reading the program"):
+            text = _one(a, None)
+        write_text(a.output, text)
         return 0
     return _several(a)
 
@@ -240,7 +245,7 @@ def _named_inputs(a: argparse.Namespace) -> Feed | None:
     """What --inputs names, before the inputs of the program are known."""
     if a.inputs is None or a.inputs.suffix != ".npz":
         return None
-    from glow_tools.feeds import load_archive
+    from glow_tools.input_values import load_archive
 
     return load_archive(a.inputs)
 
@@ -314,7 +319,9 @@ def _validator(a: argparse.Namespace, module: ModuleOp) -> Validator:
     from glow_tools.feeds import one_feed
     from glow_tools.validate import Validator
 
-    return Validator(one_feed(module, a.inputs, a.random), Tolerance(a.rtol, a.atol))
+    feed = one_feed(module, a.inputs, a.random)
+    bind_shapes(module, {name: array.shape for name, array in feed.items()})  # the interpreter knows sizes
+    return Validator(feed, Tolerance(a.rtol, a.atol))
 
 
 def _target(text: str) -> str:

@@ -6,6 +6,7 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
+from glow_tools.command_line import Parser
 from glow_tools.common import add_backend, add_shape, command, count_option, guarded
 
 EXAMPLES = """\
@@ -15,7 +16,8 @@ EXAMPLES = """\
 """
 
 
-def _arguments() -> argparse.ArgumentParser:
+def arguments() -> Parser:
+    """The command line."""
     parser = command(
         "glow-profile",
         "Record the range and histogram of every value of a model, for glow-quantize.",
@@ -36,8 +38,8 @@ def _arguments() -> argparse.ArgumentParser:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Entry point of `glow-profile`."""
-    arguments = _arguments().parse_args(argv)
-    return guarded(lambda: _run(arguments))
+    a = arguments().parse_args(argv)
+    return guarded(lambda: _run(a))
 
 
 def _run(a: argparse.Namespace) -> int:
@@ -46,11 +48,16 @@ def _run(a: argparse.Namespace) -> int:
 
     from glow_compiler.quantization import profile
     from glow_dialects.core.files import whole
+    from glow_tools.common import settled
     from glow_tools.feeds import feeds, first_archive, open_model
 
     first = first_archive(a.inputs)
     usual = {name: array.shape for name, array in first.items()}
-    module = open_model(a.model, dict(a.shape), usual, first)
+    shapes = dict(a.shape)
+    if not a.inputs and a.random is not None:
+        made = settled(a.model, shapes)
+        shapes, first = {**made.shapes, **shapes}, made.values
+    module = open_model(a.model, shapes, usual, first)
     data = feeds(module, a.inputs, a.random, a.batches)
     console = Console(stderr=True)
     with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:

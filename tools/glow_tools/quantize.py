@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import argparse
 import html
+import json
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from glow_tools.command_line import Parser
 from glow_tools.common import add_shape, command, count_option, guarded, write_text
+from glow_tools.progress import Progress
 
 if TYPE_CHECKING:
     from glow_compiler.quantization import Report
@@ -23,7 +27,8 @@ EXAMPLES = """\
 """
 
 
-def _arguments() -> argparse.ArgumentParser:
+def arguments() -> Parser:
+    """The command line."""
     parser = command(
         "glow-quantize",
         "Quantise a model with a profile from glow-profile. Inputs and outputs stay in float.",
@@ -47,20 +52,21 @@ def _arguments() -> argparse.ArgumentParser:
     add("--inputs", nargs="+", default=[], metavar="FILE", help="data for the report: .npz, .npy")
     add("--random", type=count_option, metavar="SEED", help="random data for the report, with this seed")
     add("--backend", default="cpu", help="where the report runs (default: cpu)")
+    add("--json", action="store_true", help="the report as JSON")
     return parser
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Entry point of `glow-quantize`."""
-    parser = _arguments()
-    arguments = parser.parse_args(argv)
-    if not arguments.output and not arguments.report:
+    parser = arguments()
+    a = parser.parse_args(argv)
+    if not a.output and not a.report:
         parser.error("nothing to write: give -o MODEL.mlir or --report OUT.html")
-    if not arguments.profile and (arguments.report or arguments.precision.startswith("int")):
+    if not a.profile and (a.report or a.precision.startswith("int")):
         parser.error("integers and reports need --profile PROFILE.yaml, which glow-profile writes")
-    if arguments.report and not arguments.inputs and arguments.random is None:
+    if a.report and not a.inputs and a.random is None:
         parser.error("a report needs data: give --inputs FILE, or --random SEED")
-    return guarded(lambda: _run(arguments))
+    return guarded(lambda: _run(a))
 
 
 def _run(a: argparse.Namespace) -> int:
@@ -69,26 +75,34 @@ def _run(a: argparse.Namespace) -> int:
     from glow_passes.quantize.profile import Profile
     from glow_tools.feeds import feeds, open_model
 
-    ranges = Profile.load(a.profile) if a.profile else Profile([])
-    module = open_model(a.model, dict(a.shape), ranges.shapes, ranges.numbers)
-    options: dict[str, Any] = {
-        "schema": a.schema,
-        "precision": a.precision,
-        "calibration": a.calibration,
-        "per_channel": not a.per_tensor,
-        "bias": a.bias,
-        "keep": tuple(a.keep),
-        "everything": a.everything,
-    }
-    if a.output:
-        quantized = quantize(module, ranges, **options)
-        quantized.verify()
-        save(quantized, a.output)
-    if a.report:
+    with Progress("reading the model") as progress:
+        ranges = Profile.load(a.profile) if a.profile else Profile([])
+        module = open_model(a.model, dict(a.shape), ranges.shapes, ranges.numbers)
+        options: dict[str, Any] = {
+            "schema": a.schema,
+            "precision": a.precision,
+            "calibration": a.calibration,
+            "per_channel": not a.per_tensor,
+            "bias": a.bias,
+            "keep": tuple(a.keep),
+            "everything": a.everything,
+        }
+        if a.output:
+            progress("quantizing")
+            quantized = quantize(module, ranges, **options)
+            quantized.verify()
+            save(quantized, a.output)
+        if not a.report:
+            return 0
+        progress("comparing layers")
         data = feeds(module, a.inputs, a.random, 2)
         findings = report(module, data, ranges, a.backend, **options)
-        page = findings.table() + "\n" if a.report == "-" else report_page(a.model, findings)
-        write_text(a.report, page)
+    page = findings.table() + "\n" if a.report == "-" else report_page(a.model, findings)
+    if a.json:
+        layers = [asdict(item) for item in findings.layers]
+        finite = [{**item, "decibels": min(item["decibels"], 1e3)} for item in layers]  # as JSON has numbers
+        page = json.dumps(finite, indent=1) + "\n"
+    write_text(a.report, page)
     return 0
 
 

@@ -14,6 +14,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from glow_dialects.core.file_kinds import FileKind, kind_of_file, refuse_file
+from glow_tools.command_line import Parser
 from glow_tools.common import add_shape, command, count_option, guarded
 
 if TYPE_CHECKING:
@@ -27,7 +28,8 @@ EXAMPLES = """\
 """
 
 
-def _arguments() -> argparse.ArgumentParser:
+def arguments() -> Parser:
+    """The command line."""
     parser = command(
         "glow-reduce",
         "Find the smallest model or program on which a command still fails. Removes functions, nodes, "
@@ -55,7 +57,7 @@ def _arguments() -> argparse.ArgumentParser:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Entry point of `glow-reduce`."""
-    parser = _arguments()
+    parser = arguments()
     a = parser.parse_args(argv)
     suffix = {FileKind.ONNX: ".onnx", FileKind.TEXT: ".mlir"}.get(kind_of_file(a.file))
     if suffix is None:

@@ -7,7 +7,7 @@ import shlex
 import sys
 import time
 import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,21 +15,28 @@ import numpy as np
 
 from glow_dialects.core.files import whole
 from glow_tools.closeness import statistics
+from glow_tools.command_line import Parser
 from glow_tools.common import (
     add_backend,
     add_budget,
     add_debug_info,
     add_exact,
+    add_input,
+    add_json,
+    add_precision,
     add_shape,
+    backend_text,
     command,
     count_option,
     fail,
     guarded,
+    print_json,
     read_module,
     show_log,
     threads_option,
 )
-from glow_tools.feeds import load_inputs, run_feed
+from glow_tools.feeds import model_feed
+from glow_tools.progress import Progress
 from glow_tools.run_layers import check_usage, compare_layers, compare_outputs, compared_option
 
 if TYPE_CHECKING:
@@ -44,18 +51,17 @@ EXAMPLES = """\
 """
 
 
-def _arguments() -> argparse.ArgumentParser:
+def arguments() -> Parser:
+    """The command line."""
     parser = command("glow-run", "Compile a model and run it once (or --iterations times).", EXAMPLES)
     add = parser.add_argument
     add("model", help="an .onnx, .mlir, .pt2 or saved .glow file; - is IR on standard input")
     add_backend(parser)
     told = "worker threads, or auto: one per core (default: 1)"
     add("--threads", type=threads_option, default=1, help=told)
-    told = "the value of an input (.npy), or of several inputs (.npz); may override a default value"
-    add("--input", type=_input_option, action="append", default=[], metavar="[NAME=]FILE", help=told)
-    add("--inputs", type=Path, metavar="FILE", help="values of all inputs: .npz with arrays by name, or .npy")
-    add("--random", type=count_option, metavar="SEED", help="use random inputs with this seed")
+    add_input(parser)
     add_shape(parser)
+    add_precision(parser)
     add_exact(parser)
     add_budget(parser)
     add_debug_info(parser)
@@ -77,92 +83,112 @@ def _arguments() -> argparse.ArgumentParser:
     drawn = "write a timeline of devices, or of a backend's units: for Perfetto (.json), or a picture (.svg)"
     add("--timeline", type=Path, metavar="FILE.json|FILE.svg", help=drawn)
     add("--report", action="store_true", help="print the time of each stage, kernels and memory")
+    add_json(parser)
     return parser
-
-
-def _input_option(text: str) -> tuple[str, str]:
-    """`name=file.npy` as a pair, whose name is empty for a file alone."""
-    name, _, path = text.rpartition("=")
-    return name, path
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Entry point of `glow-run`."""
-    parser = _arguments()
-    arguments = parser.parse_args(argv)
-    check_usage(parser, arguments)
+    parser = arguments()
+    a = parser.parse_args(argv)
+    check_usage(parser, a)
     again = shlex.join(["glow-run", *(sys.argv[1:] if argv is None else argv)])
-    return guarded(lambda: _run(arguments, again))
+    return guarded(lambda: _run(a, again))
 
 
 def _run(a: argparse.Namespace, again: str) -> int:
-    from rich.console import Console
-
-    import glow_compiler as glow
-    from glow_dialects.core.time_limit import NOTE
-
     show_log()
-    console = Console(stderr=True)
     shapes = dict(a.shape)
-    a.model = read_module(a.model) if a.model == "-" else a.model
-    with console.status("reading the model") as status:
+    if a.model == "-":
+        a.model = read_module(a.model)
+    with Progress("reading the model") as progress:
         start = time.perf_counter()
-        hosted = a.device or a.partition or a.picture or (a.timeline and a.backend == "cpu")
-        net: Any = (
-            _hosted(a, shapes)
-            if hosted
-            else glow.compile(
-                a.model,
-                backend=a.backend,
-                threads=a.threads,
-                shapes=shapes or None,
-                progress=lambda stage: status.update(stage),
-                exact=a.exact,
-                compile_budget=a.compile_budget,
-                **({} if a.debug_info == "none" else {"debug_info": a.debug_info}),
-            )
-        )
-        feed = run_feed(net, _given(a, net), a.random, shapes)
+        hosted = bool(a.device or a.partition or a.picture or (a.timeline and a.backend == "cpu"))
+        net: Any = _hosted(a, shapes) if hosted else _compiled(a, shapes, progress)
+        source = None if hosted else net.source
+        feed = model_feed(a.model, shapes, a.input, a.inputs, a.random, source)
         out = net.run(feed)
         elapsed = time.perf_counter() - start
     place = f"{len(net.network.partitions)} partitions" if hosted else a.backend
-    print(f"compiled and run once in {elapsed:.2f} s on {place}")
-    if not (hosted or a.report) and (note := net.report().notes.get(NOTE)):
-        print(f"{NOTE}: {note}")
-    for name, value in out.items():
-        print(f"{name}: {value.dtype} {list(value.shape)} {statistics(value)}")
+    figures: dict[str, Any] = {
+        "seconds": elapsed,
+        "on": place,
+        "outputs": [_figures(*o) for o in out.items()],
+    }
+    if not a.json:
+        print(f"compiled and run once in {elapsed:.2f} s on {place}")
+        _print_outputs(out, "" if hosted or a.report else _left_out(net))
     if a.report:
-        _print_report(net)
+        figures["report"] = _report(net, a.json)
     if a.timeline and not hosted:
         _draw(net, a)
     if a.iterations:
-        _time(net, feed, a.iterations)
+        figures["runs"] = _timed(net, feed, a)
     if hosted:
         if a.picture:
             net.draw(a.picture)
         net.close()
     if a.output:
         _save(a.output, out)
+    if a.json:
+        print_json(figures)
     if a.layers:
         return compare_layers(a, feed, again)
     return compare_outputs(a, feed, out) if a.compare else 0
 
 
-def _print_report(net: Any) -> None:
-    """The report of a compilation, and what a program that is simulated knows of its time."""
-    _report(net.report())
-    timeline = getattr(net, "program", None) and net.program.timeline()
-    print(timeline.text() if timeline else "", end="")
+def _compiled(a: argparse.Namespace, shapes: dict[str, Any], progress: Any) -> Any:
+    """The model compiled for this process."""
+    import glow_compiler as glow
+
+    return glow.compile(
+        a.model,
+        backend=backend_text(a),
+        threads=a.threads,
+        shapes=shapes or None,
+        progress=progress,
+        exact=a.exact,
+        compile_budget=a.compile_budget,
+        **({} if a.debug_info == "none" else {"debug_info": a.debug_info}),
+    )
 
 
-def _time(net: Any, feed: Mapping[str, np.ndarray], count: int) -> None:
-    """Run some more times, and print how long that took."""
+def _left_out(net: Any) -> str:
+    """What the compile budget left out."""
+    from glow_dialects.core.time_limit import NOTE
+
+    left_out = net.report().notes.get(NOTE)
+    return f"{NOTE}: {left_out}" if left_out else ""
+
+
+def _print_outputs(out: dict[str, Any], note: str) -> None:
+    if note:
+        print(note)
+    for name, value in out.items():
+        print(f"{name}: {value.dtype} {list(value.shape)} {statistics(value)}")
+
+
+def _figures(name: str, value: Any) -> dict[str, Any]:
+    """An output in numbers."""
+    made: dict[str, Any] = {"name": name, "dtype": str(value.dtype), "shape": list(value.shape)}
+    if value.size and value.dtype != object and value.dtype.kind not in "cUS":
+        numbers = value.astype(np.float64)
+        made |= {"min": numbers.min(), "mean": numbers.mean(), "max": numbers.max()}
+        made |= {k: None for k in ("min", "mean", "max") if not np.isfinite(made[k])}  # JSON has no such
+    return made
+
+
+def _timed(net: Any, feed: dict[str, Any], a: argparse.Namespace) -> dict[str, Any]:
+    """Milliseconds of runs."""
     times: list[float] = []
-    for _ in range(count):
-        start = time.perf_counter()
-        net.run(feed)
-        times.append((time.perf_counter() - start) * 1e3)
-    print(f"{count} runs: median {np.median(times):.3f} ms, min {min(times):.3f} ms")
+    with Progress(f"running {a.iterations} times"):
+        for _ in range(a.iterations):
+            start = time.perf_counter()
+            net.run(feed)
+            times.append((time.perf_counter() - start) * 1e3)
+    if not a.json:
+        print(f"{a.iterations} runs: median {np.median(times):.3f} ms, min {min(times):.3f} ms")
+    return {"count": a.iterations, "median_ms": float(np.median(times)), "min_ms": min(times)}
 
 
 def _draw(net: Any, a: argparse.Namespace) -> None:
@@ -184,14 +210,6 @@ def _hosted(a: argparse.Namespace, shapes: dict[str, tuple[int, ...]]) -> Hosted
     return HostedModel(a.model, a.device, a.partition or "auto", shapes or None, a.timeline, a.exact)
 
 
-def _given(a: argparse.Namespace, net: Any) -> dict[str, Any]:
-    """The inputs of files."""
-    given: dict[str, Any] = {}
-    for name, file in [("", a.inputs)] * (a.inputs is not None) + a.input:
-        given |= load_inputs(Path(file), [p.name for p in net.inputs], name)
-    return given
-
-
 def _save(path: Path, out: dict[str, Any]) -> None:
     """Write a file as np.savez does, for outputs of any names."""
     with whole(path) as temporary, zipfile.ZipFile(temporary, "w") as archive:
@@ -200,14 +218,21 @@ def _save(path: Path, out: dict[str, Any]) -> None:
                 np.lib.format.write_array(file, np.asarray(value), allow_pickle=False)
 
 
-def _report(report: Any) -> None:
-    for stage, seconds in report.stages.items():
-        print(f"  {stage:24} {seconds * 1e3:10.1f} ms")
-    print(
-        f"  kernels {report.kernels}, arena {report.arena_bytes} bytes, weights {report.weight_bytes} bytes"
-    )
-    for name, value in report.notes.items():
-        print(f"  {name}: {value}")
+def _report(net: Any, quiet: bool) -> dict[str, Any]:
+    """Print stages with seconds, kernels and bytes, and what a backend that counts cycles did when."""
+    report = net.report()
+    timeline = getattr(net, "program", None) and net.program.timeline()
+    if not quiet:
+        for stage, seconds in report.stages.items():
+            print(f"  {stage:24} {seconds * 1e3:10.1f} ms")
+        sizes = f"arena {report.arena_bytes} bytes, weights {report.weight_bytes} bytes"
+        print(f"  kernels {report.kernels}, {sizes}")
+        for name, value in report.notes.items():
+            print(f"  {name}: {value}")
+        print(timeline.text() if timeline else "", end="")
+    sizes = {"arena_bytes": report.arena_bytes, "weight_bytes": report.weight_bytes}
+    notes = {name: str(value) for name, value in report.notes.items()}
+    return {"stages_s": dict(report.stages), "kernels": report.kernels, **sizes, "notes": notes}
 
 
 if __name__ == "__main__":

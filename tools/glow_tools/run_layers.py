@@ -56,7 +56,9 @@ def compare_outputs(a: argparse.Namespace, feed: dict[str, Any], out: dict[str, 
     for name, d in wrong.items():
         print(f"differs from {a.compare}: {name}: {d}", file=sys.stderr)
     if not wrong:
-        print(f"agrees with {a.compare}: max abs error {max(d.largest for d in differences.values()):.3g}")
+        largest = max(d.largest for d in differences.values())
+        told = sys.stderr if a.json else sys.stdout  # behind the JSON there is nothing
+        print(f"agrees with {a.compare}: max abs error {largest:.3g}", file=told)
     return 1 if wrong else 0
 
 

@@ -1,22 +1,17 @@
-"""python -m glow_tools.sample: write a sample model to a file, to try the other commands on.
-
-The models are image classifiers that the onnx package contains. Their weights are random numbers, so they
-show speed and file formats, not accuracy. Nothing is downloaded.
-"""
+"""glow sample: write a sample model to a file, to try the other commands on."""
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from importlib.util import find_spec
 from pathlib import Path
 
-from glow_dialects.core.files import whole
-from glow_tools.common import command, fail, guarded
+from glow_tools.command_line import Parser
+from glow_tools.common import command, guarded
 
 EXAMPLES = """\
-  python -m glow_tools.sample squeezenet
-  python -m glow_tools.sample resnet50 -o model.onnx
+  glow sample squeezenet                writes squeezenet.onnx
+  glow sample resnet50 -o model.onnx
 """
 #: The samples, and what each of them is called in the onnx package.
 SAMPLES = {
@@ -33,34 +28,48 @@ SAMPLES = {
 
 
 def sample(name: str) -> Path:
-    """The file of a sample in the installed onnx package; a message and exit status 1 where it is missing."""
+    """The file of a sample in the installed onnx package; GlowError where it is missing."""
+    from importlib.util import find_spec
+
+    from glow_dialects.core.errors import GlowError
+
     found = find_spec("onnx")
     if found is None or found.origin is None:
-        fail("the sample models are part of the onnx package, which is not installed: pip install onnx")
+        raise GlowError(
+            "the sample models are part of the onnx package, which is not installed: pip install onnx"
+        )
     file = Path(found.origin).parent / "backend/test/data/light" / f"{SAMPLES[name]}.onnx"
     if not file.exists():
-        fail(f"{file}: this version of the onnx package does not contain the sample '{name}'")
+        raise GlowError(f"{file}: this version of the onnx package does not contain the sample '{name}'")
     return file
 
 
-def _arguments() -> argparse.ArgumentParser:
-    parser = command("python -m glow_tools.sample", __doc__ or "", EXAMPLES)
-    parser.add_argument("name", choices=SAMPLES, metavar="NAME", help=f"one of {', '.join(SAMPLES)}")
-    parser.add_argument(
-        "-o", "--output", type=Path, metavar="FILE", help="file to write (default: NAME.onnx)"
+def arguments() -> Parser:
+    """The command line."""
+    about = (
+        "Write a sample model to a file, to try the other commands on. The models are image classifiers that "
+        "the onnx package contains. Their weights are random numbers, so they show speed and file formats, "
+        "not accuracy. Nothing is downloaded."
     )
+    parser = command("glow-sample", about, EXAMPLES)
+    parser.add_argument("name", choices=SAMPLES, metavar="NAME", help=f"one of {', '.join(SAMPLES)}")
+    told = "file to write (default: NAME.onnx)"
+    parser.add_argument("-o", "--output", type=Path, metavar="FILE", help=told)
     return parser
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Entry point."""
-    a = _arguments().parse_args(argv)
-    return guarded(lambda: _write(a.name, a.output or Path(f"{a.name}.onnx")))
+    """Entry point of `glow-sample`."""
+    a = arguments().parse_args(argv)
+    return guarded(lambda: _write(a))
 
 
-def _write(name: str, output: Path) -> None:
+def _write(a: argparse.Namespace) -> None:
+    from glow_dialects.core.files import whole
+
+    output = a.output or Path(f"{a.name}.onnx")
     with whole(output) as temporary:
-        temporary.write_bytes(sample(name).read_bytes())
+        temporary.write_bytes(sample(a.name).read_bytes())
     print(f"wrote {output}")
 
 

@@ -15,7 +15,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from glow_dialects.core.errors import GlowError
+from glow_tools.command_line import Parser
 from glow_tools.common import add_exact, command, count_option, fail, guarded
+from glow_tools.progress import Progress
 from glow_tools.serve_signals import Signals
 
 if TYPE_CHECKING:
@@ -31,7 +33,8 @@ EXAMPLES = """\
 """
 
 
-def _arguments() -> argparse.ArgumentParser:
+def arguments() -> Parser:
+    """The command line."""
     made = command(
         "glow-serve",
         "Serve models over HTTP and gRPC with the Open Inference Protocol (KServe, version 2).",
@@ -117,8 +120,8 @@ def _port(text: str) -> int:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Entry point of `glow-serve`."""
-    arguments = _arguments().parse_args(argv)
-    return guarded(lambda: _run(arguments))
+    a = arguments().parse_args(argv)
+    return guarded(lambda: _run(a))
 
 
 def _run(a: argparse.Namespace) -> int:
@@ -156,7 +159,8 @@ def _run(a: argparse.Namespace) -> int:
         tracer = opened.enter_context(_telemetry()) if a.opentelemetry else None
         host = opened.enter_context(glow.HostManager(_devices(a), a.max_active, a.max_queue, tracer=tracer))
         models = ModelRepository(host, files, options)
-        models.load_all()
+        with Progress(f"loading {len(files)} models"):
+            models.load_all()
         server = HttpServer(models, limits)
         if texts:
             _serve_texts(a, texts, server, opened)

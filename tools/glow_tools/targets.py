@@ -1,4 +1,4 @@
-"""The targets of `glow-opt -t`: MLIR text, the seeds' form, graph pictures, LLVM IR, assembly."""
+"""The targets of `glow-opt -t`: MLIR text, the seeds' form, graph pictures, kernels, LLVM IR, assembly."""
 
 from __future__ import annotations
 
@@ -43,6 +43,11 @@ def svg(module: ModuleOp, a: argparse.Namespace) -> str:
     return to_svg(module)
 
 
+def kernels(module: ModuleOp, a: argparse.Namespace) -> str:
+    """Kernels that are described as nests of loops (`glow_kernel`), with their schedules."""
+    return _cpu(a).kernels_listing(module)
+
+
 def llvm_ir(module: ModuleOp, a: argparse.Namespace) -> str:
     """Kernels and program as LLVM IR, before LLVM's optimiser."""
     return _cpu(a).listing(module, assembly=False, times=a.times)
@@ -65,6 +70,7 @@ EMITTERS: dict[str, Emit] = {
     "glow-ir": glow_ir,
     "dot": dot,
     "svg": svg,
+    "kernels": kernels,
     "llvm-ir": llvm_ir,
     "asm": asm,
 }

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from glow_tools.command_line import Parser
 from glow_tools.common import add_backend, add_shape, command, count_option, fail, guarded
 
 if TYPE_CHECKING:
@@ -24,7 +25,8 @@ EXAMPLES = """\
 OPTIMIZERS = {"sgd": "SGD", "adam": "Adam", "adamw": "AdamW", "rmsprop": "RMSprop", "adagrad": "Adagrad"}
 
 
-def _arguments() -> argparse.ArgumentParser:
+def arguments() -> Parser:
+    """The command line."""
     parser = command(
         "glow-train",
         "Train a model. Data files are .npz archives with one array per input, under the input's name "
@@ -68,11 +70,11 @@ def _arguments() -> argparse.ArgumentParser:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Entry point of `glow-train`."""
-    arguments = list(sys.argv[1:] if argv is None else argv)
-    if arguments and arguments[0].endswith(".py"):
-        return guarded(lambda: _script(arguments))
-    parser = _arguments()
-    a = parser.parse_args(arguments)
+    a = list(sys.argv[1:] if argv is None else argv)
+    if a and a[0].endswith(".py"):
+        return guarded(lambda: _script(a))
+    parser = arguments()
+    a = parser.parse_args(a)
     if a.data is None:
         parser.error("--data is required")
     if a.output is not None and a.output.suffix not in (".onnx", ".mlir"):
@@ -92,7 +94,7 @@ def _script(arguments: list[str]) -> None:
 
 def _train(a: argparse.Namespace) -> None:
     import glow_compiler as glow
-    from glow_tools.feeds import load_archive
+    from glow_tools.input_values import load_archive
 
     data = load_archive(a.data)
     labels = own_labels(a, data, a.data)

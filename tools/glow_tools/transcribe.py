@@ -7,7 +7,9 @@ import sys
 import time
 from collections.abc import Sequence
 
+from glow_tools.command_line import Parser
 from glow_tools.common import command, count_option, guarded, threads_option
+from glow_tools.progress import Progress
 
 EXAMPLES = """\
   glow-transcribe whisper-base speech.wav
@@ -16,7 +18,8 @@ EXAMPLES = """\
 """
 
 
-def _arguments() -> argparse.ArgumentParser:
+def arguments() -> Parser:
+    """The command line."""
     made = command("glow-transcribe", "Transcribe speech with a Whisper model.", EXAMPLES)
     add = made.add_argument
     add("model", help="a Hugging Face folder of a Whisper model")
@@ -36,14 +39,15 @@ def _arguments() -> argparse.ArgumentParser:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Entry point of `glow-transcribe`."""
-    arguments = _arguments().parse_args(argv)
-    return guarded(lambda: _run(arguments))
+    a = arguments().parse_args(argv)
+    return guarded(lambda: _run(a))
 
 
 def _run(a: argparse.Namespace) -> None:
     import glow_compiler as glow
 
-    model = glow.SpeechModel(a.model, backend=a.backend, threads=a.threads, weights=a.weights)
+    with Progress("reading the model"):
+        model = glow.SpeechModel(a.model, backend=a.backend, threads=a.threads, weights=a.weights)
     for sound in a.sounds:
         start, end = time.perf_counter(), 0.0
         for segment, _ in model.segments(sound, a.language, task=a.task, max_tokens=a.max_tokens):

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from glow_tools.command_line import Parser
 from glow_tools.common import (
     add_shape,
     command,
@@ -14,6 +14,7 @@ from glow_tools.common import (
     read_module,
     write_text,
 )
+from glow_tools.progress import Progress
 
 if TYPE_CHECKING:
     from xdsl.dialects.builtin import ModuleOp
@@ -27,7 +28,8 @@ EXAMPLES = """\
 """
 
 
-def _arguments() -> argparse.ArgumentParser:
+def arguments() -> Parser:
+    """The command line."""
     parser = command(
         "glow-translate",
         "Convert a model (.onnx, or .mlir with its weights file) to .mlir, .onnx, .dot or .svg. "
@@ -45,7 +47,7 @@ def _arguments() -> argparse.ArgumentParser:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Entry point of `glow-translate`."""
-    parser = _arguments()
+    parser = arguments()
     a = parser.parse_args(argv)
     if a.output is not None:
         if a.target != "-":
@@ -62,9 +64,14 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _translate(source: str, target: str, form: str, shapes: dict[str, tuple[int, ...]]) -> None:
     from glow_tools.context import tool_context
 
-    module = read_module(source, dict(shapes), tool_context())
-    module.verify()
-    WRITERS[form](module, target)
+    with Progress("reading the model") as progress:
+        module = read_module(source, dict(shapes), tool_context())
+        module.verify()
+        if target != "-":
+            progress("writing the model")
+            WRITERS[form](module, target)
+    if target == "-":
+        WRITERS[form](module, target)
 
 
 def _write_model(module: ModuleOp, target: str) -> None:

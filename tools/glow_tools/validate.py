@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from xdsl.dialects.builtin import ModuleOp
 
     from glow_dialects.core.types import Array
-    from glow_tools.feeds import Feed
+    from glow_tools.input_values import Feed
 
 
 class ChangedValueError(GlowError):

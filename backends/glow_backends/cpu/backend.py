@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from glow_backends.base import Backend, Program, ProgramFiles
 from glow_backends.cpu import cache
 from glow_backends.cpu.background import WRITING
 from glow_backends.cpu.debug.level import DebugInfo, debug_level
-from glow_backends.cpu.target import host, named
+from glow_backends.cpu.target import PRECISIONS, host, named
 from glow_dialects.core.errors import UnsupportedError
 
 if TYPE_CHECKING:
@@ -54,10 +55,13 @@ class CpuBackend(Backend):
         winograd: bool = True,
         search: bool = False,
         debug_info: str | None = None,
+        precision: str = "float32",
     ) -> None:
         super().__init__(threads)
         self.debug_info: DebugInfo = debug_level(debug_info)
-        self.target = named(cpu, threads)
+        if precision not in PRECISIONS:
+            raise UnsupportedError(f"precision='{precision}' is none; there are: {', '.join(PRECISIONS)}")
+        self.target = replace(named(cpu, threads), precision=precision)
         self.cpu, self.winograd, self.search = cpu, winograd, search
         self._pool: WeightPool | None = None
 
@@ -65,9 +69,16 @@ class CpuBackend(Backend):
         """What another process needs: not where this one has its constants."""
         return {**vars(self), "_pool": None}
 
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Each process asks for itself what the system lets it use."""
+        vars(self).update(state)
+        if self.cpu == "host":
+            self.target = replace(self.target, has_amx=self.target.has_amx and host().has_amx)
+
     def of_one_thread(self) -> CpuBackend:
         """A backend with these options and one thread."""
-        made = CpuBackend(1, self.cpu, self.winograd, self.search, self.debug_info)
+        options = self.cpu, self.winograd, self.search, self.debug_info, self.target.precision
+        made = CpuBackend(1, *options)
         return made.in_float(self.exact)
 
     @property
@@ -123,8 +134,13 @@ class CpuBackend(Backend):
     @classmethod
     def dialects(cls) -> Mapping[str, Callable[[], Dialect]]:
         from glow_backends.cpu.dialect import get_glow_cpu, get_glow_cpu_instr
+        from glow_backends.nests.dialect import get_glow_kernel
 
-        return {"glow_cpu": get_glow_cpu, "glow_cpu_instr": get_glow_cpu_instr}
+        return {
+            "glow_cpu": get_glow_cpu,
+            "glow_cpu_instr": get_glow_cpu_instr,
+            "glow_kernel": get_glow_kernel,
+        }
 
     @property
     def remembers(self) -> bool:
@@ -249,6 +265,12 @@ class CpuBackend(Backend):
         from glow_backends.cpu.listing import listing
 
         return listing(module, self.target, assembly, times)
+
+    def kernels_listing(self, module: ModuleOp) -> str:
+        """The described kernels of a planned module."""
+        from glow_backends.cpu.listing import kernels_listing
+
+        return kernels_listing(module, self.target)
 
     def kernel_times(self, module: ModuleOp, inputs: Mapping[str, Array]) -> list[dict[str, Any]]:
         from dataclasses import asdict

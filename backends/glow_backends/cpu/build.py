@@ -121,6 +121,8 @@ def build(
             raise OpenSizes("an instruction without a kernel runs on the host")
     report.weight_bytes, report.arena_bytes = weights.nbytes, selection.arena_bytes
     report.notes |= {"host instructions": len(selection.host_steps), "threads": target.threads}
+    if target.precision != "float32":
+        report.notes["precision"] = precision_note(selection, target)
     bundle = Bundle(
         slots,
         objects_in_order,
@@ -243,3 +245,17 @@ def program_text(program: ModuleOp, target: CpuTarget, source: Source | None = N
 
         return described(module, source)
     return str(module)
+
+
+def precision_note(selection: Selection, target: CpuTarget) -> str:
+    """Which layers compute products of float32 with rounded factors, by the instruction that they run on."""
+    units: dict[str, list[str]] = {}
+    for call in selection.calls:
+        if call.describe is None:
+            continue
+        kernel = call.describe(call.spec, target, call.label)
+        schedule = kernel.schedule
+        if schedule is not None and schedule.data.unit.b == "bf16":
+            units.setdefault(schedule.data.instruction, []).append(call.label)
+    told = [f"{len(labels)} products by {unit}" for unit, labels in units.items()]
+    return f"{target.precision}: {', '.join(told) or 'no products'}; the others are float32"

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from llvmlite import ir
@@ -25,6 +25,9 @@ from glow_dialects.core.mapped_files import mapping_of
 from glow_dialects.core.types import Array, dtype_of, shape_of
 from glow_dialects.instr.memory import WeightOp
 from glow_dialects.ops.module import ConstantOp, lookup
+
+if TYPE_CHECKING:
+    from glow_backends.nests.dialect import KernelOp
 
 Emitter = Callable[[ir.Module, str, Any, CpuTarget], ir.Function]
 
@@ -66,6 +69,8 @@ class KernelCall:
     checked: str | None = None
     #: The instruction that it computes, once it is a step of a program.
     op: InstrOp | None = None
+    #: What describes the kernel of the spec on a target, under a name, if it is described.
+    describe: Callable[[Any, CpuTarget, str], KernelOp] | None = None
 
 
 @dataclass(frozen=True)

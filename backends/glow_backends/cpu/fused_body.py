@@ -153,14 +153,14 @@ def _program(block: Block) -> Pointwise:
                 f"{op.name}: a body may only use its own values; pass the others as operands"
             )
         if op is not end:
-            place[op.results[0]] = _steps_of(op, [place[v] for v in op.operands], parts)
+            place[op.results[0]] = steps_of(op, [place[v] for v in op.operands], parts)
     if not end.operands:
         raise VerifyException("a body must yield at least one value; yield its result")
     outputs = tuple(place[v] for v in end.operands)
     return Pointwise(len(block.args), tuple(parts.steps), outputs, tuple(dtype_name(a) for a in block.args))
 
 
-def _steps_of(op: Operation, args: Sequence[int], parts: Steps) -> int:
+def steps_of(op: Operation, args: Sequence[int], parts: Steps) -> int:
     """Append the steps of an operator in a body; the number of its result."""
     kind = dtype_name(op.results[0]) if len(op.results) == 1 else ""
     if isinstance(op, SplatOp):
@@ -179,8 +179,9 @@ def _steps_of(op: Operation, args: Sequence[int], parts: Steps) -> int:
 
 def parameters(op: GraphOp) -> tuple[float | int | bool | str, ...]:
     """The properties of an element-wise op in the order of its definition, as rules take them."""
+    left_out = (SEGMENTS, *op.ONLY_GRADIENT)
     names = op.get_irdl_definition().properties
-    return tuple(getattr(op, n) for n in names if n != SEGMENTS and n in op.properties)
+    return tuple(getattr(op, n) for n in names if n not in left_out and n in op.properties)
 
 
 def body_of(program: Pointwise) -> Region:
@@ -192,7 +193,7 @@ def body_of(program: Pointwise) -> Region:
         if step.op == "constant":
             known.append(builder.number(cast(float, step.params[0]), kind))
         else:
-            known.append(builder.add(_operator(step, [known[a] for a in step.args], kind)))
+            known.append(builder.add(operator_of_step(step, [known[a] for a in step.args], kind)))
     return builder.finish(*(known[o] for o in program.outputs))
 
 
@@ -257,10 +258,10 @@ def _run_step(step: Step, arrays: Sequence[Array]) -> Array:
         return np.array(step.params[0]).astype(numpy_dtype(step.dtype))
     block = Block(arg_types=[tensor_of(a) for a in arrays])
     result = tensor(np.broadcast_shapes(*(a.shape for a in arrays)), numpy_dtype(step.dtype))
-    return _operator(step, block.args, result).evaluate(arrays)[0]
+    return operator_of_step(step, block.args, result).evaluate(arrays)[0]
 
 
-def _operator(step: Step, operands: Sequence[SSAValue], result: Tensor) -> GraphOp:
+def operator_of_step(step: Step, operands: Sequence[SSAValue], result: Tensor) -> GraphOp:
     operator: type[GraphOp] = operator_class(step.op)
     names = [n for n in operator.get_irdl_definition().properties if n != SEGMENTS]
     properties: dict[str, Any] = dict(zip(names, step.params, strict=False))

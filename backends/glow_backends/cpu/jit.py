@@ -43,7 +43,11 @@ def _machine(target: CpuTarget, level: int) -> llvm.TargetMachine:
 
 
 def optimized(
-    module: ir.Module | str, target: CpuTarget, kernel: bool = False, large: int = LARGE
+    module: ir.Module | str,
+    target: CpuTarget,
+    kernel: bool = False,
+    large: int = LARGE,
+    loops: bool = False,
 ) -> tuple[llvm.ModuleRef, llvm.TargetMachine]:
     """Parse, verify and optimise.
 
@@ -54,7 +58,7 @@ def optimized(
     3, each of which takes a tenth of all the time; elsewhere that was not measured.
     A program of many steps is one block of calls, to which the code generator gives registers in time that
     grows with its square; there is nothing to gain between calls, so that it gets level 0.
-    `large` is the number of characters from which on a module is large.
+    `large` is the number of characters from which on a module is large; `loops`: it has loops for vectors.
     """
     initialize_llvm()
     text = str(module)
@@ -67,7 +71,7 @@ def optimized(
     parsed.data_layout = str(machine.target_data)
     parsed.verify()
     options = llvm.create_pipeline_tuning_options(speed_level=3)
-    options.loop_vectorization = False
+    options.loop_vectorization = loops
     options.slp_vectorization = False
     options.loop_unrolling = False
     builder = llvm.create_pass_builder(machine, options)
@@ -96,10 +100,14 @@ def optimized(
 
 
 def emit_object(
-    module: ir.Module | str, target: CpuTarget, kernel: bool = False, large: int = LARGE
+    module: ir.Module | str,
+    target: CpuTarget,
+    kernel: bool = False,
+    large: int = LARGE,
+    loops: bool = False,
 ) -> bytes:
     """The optimised object file of a module."""
-    parsed, machine = optimized(module, target, kernel, large)
+    parsed, machine = optimized(module, target, kernel, large, loops)
     return machine.emit_object(parsed)
 
 

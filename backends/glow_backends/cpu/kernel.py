@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 from weakref import WeakKeyDictionary
 
 from llvmlite import ir
@@ -17,6 +17,9 @@ from glow_dialects.core.graph_op import GraphOp
 from glow_dialects.core.instr_op import InstrOp
 from glow_dialects.core.operator import Operator
 from glow_dialects.instr.memory import origin
+
+if TYPE_CHECKING:
+    from glow_backends.nests.dialect import KernelOp
 
 O = TypeVar("O", bound=Operator)
 S = TypeVar("S")
@@ -39,6 +42,9 @@ class Kernel(ABC, Generic[O, S]):
     def emit(module: ir.Module, name: str, spec: Any, target: CpuTarget) -> ir.Function:
         """Write the kernel `name(operands..., worker)` of a spec into a module."""
         raise NotImplementedError
+
+    #: Describes the kernel of a spec on a target under a name, where that is a nest (`glow_backends.nests`).
+    describe: ClassVar[Callable[[Any, CpuTarget, str], KernelOp] | None] = None
 
     def supports(self, node: GraphOp) -> bool:
         """Whether a node, of OPS or MADE_FROM, is for this kernel: what has no kernel may be decomposed."""
@@ -86,6 +92,7 @@ class Kernel(ABC, Generic[O, S]):
             self.flops(spec),
             parts=self.parts(spec, target),
             checked=self.checked(op, spec),
+            describe=type(self).describe,
         )
 
 

@@ -5,6 +5,7 @@ A kernel is imported when a program has one of its operators, so that small prog
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import cache
 from importlib import import_module
 from typing import Any
@@ -21,7 +22,7 @@ KERNELS = {
     "glow.arg_min": "reduction.arg_reduce.ArgReduce",
     "glow.avg_pool": "pool.pool.GlobalPool pool.pool.Pool",
     "glow.avg_pool_backward": "pool.pool_backward.PoolBackward",
-    "glow.batch_matmul": "gemm.products.Matmul conv.conv_generic.DoubleMatmul",
+    "glow.batch_matmul": ("gemm.rounded.RoundedMatmul gemm.products.Matmul gemm.contractions.PlainMatmul"),
     "glow.batch_norm": "norm.normalize.BatchNorm",
     "glow.batch_norm_backward": "norm.batch_norm_train.BatchNormTrain",
     "glow.batch_norm_train": "norm.batch_norm_train.BatchNormTrain",
@@ -43,7 +44,7 @@ KERNELS = {
     "glow.expand": "data.movement.Expand",
     "glow.expert_matmul": "language.matmul_half.MatmulHalf",
     "glow.flip": "data.movement.Flip",
-    "glow.fully_connected": "gemm.products.FullyConnected",
+    "glow.fully_connected": "gemm.rounded.RoundedFullyConnected gemm.products.FullyConnected",
     "glow.gather": "data.indexing.Gather",
     "glow.gather_elements": "data.indexing.GatherElements",
     "glow.gather_nd": "data.indexing.GatherNd",
@@ -59,7 +60,7 @@ KERNELS = {
     "glow.lp_normalize": "norm.normalize.LpNormalize",
     "glow.lrn": "norm.normalize.Lrn",
     "glow.lstm": "recurrent.recurrent_kernel.Recurrent",
-    "glow.matmul": "gemm.products.Matmul conv.conv_generic.DoubleMatmul",
+    "glow.matmul": "gemm.rounded.RoundedMatmul gemm.products.Matmul gemm.contractions.PlainMatmul",
     "glow.matmul_half": "language.matmul_half.MatmulHalf",
     "glow.max_pool": "pool.pool.GlobalPool pool.pool.Pool",
     "glow.max_pool_backward": "pool.pool_backward.PoolBackward",
@@ -70,8 +71,10 @@ KERNELS = {
     "glow.pad": "data.movement.Pad",
     "glow.quantize": "pointwise.quantized.QuantizedElementwise",
     "glow.quantized_add": "pointwise.quantized.QuantizedElementwise",
-    "glow.quantized_fully_connected": "gemm.gemm_int8.Int8FullyConnected",
-    "glow.quantized_matmul": "gemm.gemm_int8_stack.Int8Matmul",
+    "glow.quantized_fully_connected": (
+        "gemm.tile_products.TileFullyConnected gemm.gemm_int8.Int8FullyConnected"
+    ),
+    "glow.quantized_matmul": "gemm.contractions.ByteMatmul",
     "glow.quantized_mul": "pointwise.quantized.QuantizedElementwise",
     "glow.quantized_sub": "pointwise.quantized.QuantizedElementwise",
     "glow.recurrent_backward": "recurrent.recurrent_train.RecurrentTrain",
@@ -116,7 +119,7 @@ KERNELS = {
         "conv.conv_direct.DirectConv"
     ),
     "glow_cpu.conv_weights": "conv.conv_weights.ConvWeights conv.winograd_weights.WinogradWeights",
-    "glow_cpu.gemm": "gemm.gemm_half.HalfGemm gemm.products.Gemm",
+    "glow_cpu.gemm": "gemm.rounded.RoundedGemm gemm.gemm_half.HalfGemm gemm.products.Gemm",
     "glow_cpu.integer_block_gemm": "language.integer_block_gemm.IntegerBlockGemm",
     "glow_cpu.lrn": "norm.lrn_blocked.BlockedLrn",
     "glow_cpu.pack_filter": "conv.filter_pack.FilterPack",
@@ -127,7 +130,9 @@ KERNELS = {
     "glow_cpu.pool": "pool.pool.GlobalPool pool.pool.Pool",
     "glow_cpu.pool_backward": "pool.pool_backward_blocked.BlockedPoolBackward",
     "glow_cpu.quantize_rows": "language.quantize_rows.QuantizeRows",
-    "glow_cpu.quantized_conv": "conv.depthwise_int8.DepthwiseInt8Conv conv.conv_int8.Int8Conv",
+    "glow_cpu.quantized_conv": (
+        "conv.depthwise_int8.DepthwiseInt8Conv conv.tile_conv.TileConv conv.conv_int8.Int8Conv"
+    ),
     "glow_cpu.recurrent": "recurrent.recurrent_kernel.Recurrent",
     "glow_cpu.stack": "pointwise.elementwise.Stack",
     "glow_cpu.unblock": "data.blocking.NarrowBlocking data.blocking.Blocking",
@@ -144,10 +149,10 @@ def kernel(path: str) -> Kernel[Any, Any]:
     return getattr(import_module(f"glow_backends.cpu.kernels.{module}"), name)()
 
 
-def kernels_of(op: GraphOp | InstrOp) -> list[Kernel[Any, Any]]:
-    """The kernels for an operator, node or instruction, in order."""
+def kernels_of(op: GraphOp | InstrOp) -> Iterator[Kernel[Any, Any]]:
+    """The kernels for an operator, node or instruction, in order, each imported when it is asked for."""
     others = _ELEMENTWISE if op.DATA_PARALLEL else ""
-    return [kernel(path) for path in KERNELS.get(operator_of(op).name, others).split()]
+    return (kernel(path) for path in KERNELS.get(operator_of(op).name, others).split())
 
 
 def has_kernel(node: GraphOp) -> bool:
@@ -159,3 +164,12 @@ def call_for(op: InstrOp, context: CallContext) -> KernelCall | None:
     """The kernel call of an instruction, or None where there is no kernel for it."""
     calls = (k.call(op, context) for k in kernels_of(op) if operator_of(op) not in k.MADE_FROM)
     return next((call for call in calls if call is not None), None)
+
+
+def way_of(node: GraphOp) -> str:
+    """How a node runs: as a `view` of memory, by a `kernel`, `decomposed` into others, or on the `host`."""
+    if node.VIEW:
+        return "view"
+    if node.INSTR is not None and has_kernel(node):
+        return "kernel"
+    return "decomposed" if node.can_decompose() else "host"

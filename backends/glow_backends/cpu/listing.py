@@ -11,6 +11,7 @@ from glow_backends.cpu.select import select
 from glow_backends.cpu.support import MAIN
 from glow_backends.cpu.target import CpuTarget, initialize_llvm
 from glow_backends.cpu.to_llvm import convert
+from glow_backends.nests.dialect import KernelOp
 from glow_dialects.core.errors import CompileError
 from glow_dialects.core.times import Times
 from glow_dialects.instr.memory import instr_functions
@@ -50,6 +51,22 @@ def listing(module: ModuleOp, target: CpuTarget, assembly: bool, times: Times | 
             whole.link_in(part)
     with times.part("LLVM"):
         return machine.emit_assembly(whole) if assembly else str(whole)
+
+
+def kernels_listing(module: ModuleOp, target: CpuTarget) -> str:
+    """Each kernel of the module that is described as a nest, once, under the name that its code has."""
+    functions = tuple(instr_functions(module))
+    if not functions:
+        raise CompileError("the module has no instruction function; add `-p cpu` or `-p lower,instr`")
+    initialize_llvm()
+    found: dict[str, KernelOp] = {}
+    for function in functions:
+        selection = select(function, target)
+        for call in selection.calls:
+            if call.describe is not None:
+                name = selection.codes.of(call).name
+                found.setdefault(name, call.describe(call.spec, target, name))
+    return str(ModuleOp(list(found.values()))) + "\n"
 
 
 def _part(text: str, target: CpuTarget, optimize: bool, kernel: bool = False) -> llvm.ModuleRef:

@@ -9,6 +9,7 @@ from typing import Any
 
 import llvmlite.binding as llvm
 
+from glow_backends.cpu.permission import tiles_allowed
 from glow_backends.cpu.presets import preset_of, registers_of, vectors_of
 from glow_dialects.core.errors import UnsupportedError
 
@@ -32,6 +33,11 @@ _LEVELS = {32: ("avx", "avx2", "fma", "bmi", "bmi2"), 64: ("avx", "avx2", "fma",
 """What processors named by hand have, by the bytes of a vector."""
 MOST_THREADS = 256
 """No machine that this is for has more cores."""
+
+
+PRECISIONS = ("float32", "fast", "bf16")
+"""How products of float32 may be computed: as they are; by three products of bfloat16, of whose sums of two
+the factors are; or with factors rounded to bfloat16. Sums are float32."""
 
 
 @dataclass(frozen=True)
@@ -80,8 +86,9 @@ class CpuTarget:
     """A CPU as the kernel emitters see it; every size is in bytes, `vector_bytes` is one register.
 
     `has_fp16`: products and sums of float16 at twice the rate of float32; `has_bf16`: pairs of bfloat16
-    products added to float32, at a rate that pays. `has_fma`: multiply-add in one rounding is an
-    instruction, not a function of a library.
+    products added to float32, at a rate that pays. `has_amx`: products of tiles of bytes and of bfloat16,
+    which the system lets this process use. `has_fma`: multiply-add in one rounding is an instruction, not a
+    function of a library.
     """
 
     triple: str
@@ -94,7 +101,10 @@ class CpuTarget:
     has_vnni: bool = False
     has_fp16: bool = False
     has_bf16: bool = False
+    has_amx: bool = False
     has_fma: bool = True
+    #: How factors of float32 products may be rounded: see `PRECISIONS`.
+    precision: str = "float32"
     threads: int = 1
     costs: Costs = Costs()
 
@@ -102,6 +112,11 @@ class CpuTarget:
     def lanes(self) -> int:
         """Number of f32 lanes of one vector register."""
         return self.vector_bytes // 4
+
+    @property
+    def freely(self) -> CpuTarget:
+        """The same without units that a process must be allowed to use: code for others cannot ask."""
+        return replace(self, has_amx=False)
 
     def computes(self, dtype: str) -> bool:
         """Whether layers on 16-bit floats gain by arithmetic of their own that adds in float32.
@@ -132,6 +147,8 @@ class CpuTarget:
             (x86 and self.has_vnni, "avx512vnni"),
             (x86 and self.has_fp16, "avx512fp16"),
             (x86 and self.has_bf16, "avx512bf16"),
+            (x86 and self.has_amx, "amx-int8"),
+            (x86 and self.has_amx, "amx-bf16"),
         ]
 
     def machine(self, level: int = 3) -> llvm.TargetMachine:
@@ -199,6 +216,7 @@ def host(threads: int = 1) -> CpuTarget:
         has_fp16=bool(names.get("avx512fp16")),
         # The cores that have both take several cycles for one vdpbf16ps: float32 is faster there.
         has_bf16=bool(names.get("avx512bf16")) and not names.get("avx512fp16"),
+        has_amx=bool(names.get("amx-int8") and names.get("amx-bf16")) and tiles_allowed(),
         has_fma=bool(names.get("fma", "x86" not in llvm.get_process_triple())),
         threads=threads,
     )

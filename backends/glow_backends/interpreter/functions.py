@@ -26,6 +26,7 @@ from glow_dialects.fn.dialect import (
     TupleOp,
     ValueAndGradOp,
 )
+from glow_dialects.fn.evaluated import function_of
 from glow_dialects.fn.maker import modes_of
 from glow_dialects.fn.over import OverOp
 from glow_dialects.fn.python_values import ZERO, Closure
@@ -121,7 +122,7 @@ class Machine:
                 index = op.index.value.data
                 return lambda t: t[index]
             case PrimOp():
-                return op.card.function(op)
+                return function_of(op)
             case OverOp():
                 return lambda t: Closure(self.functions.over(op, len(t)), ())
             case TensorsOp():

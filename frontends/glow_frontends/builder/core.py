@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import inspect
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from difflib import get_close_matches
-from functools import partial
-from inspect import get_annotations
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,7 +13,7 @@ from xdsl.ir import Attribute, SSAValue
 from xdsl.utils.exceptions import VerifyException
 
 from glow_dialects.core.errors import ShapeError
-from glow_dialects.core.graph_op import GraphOp
+from glow_dialects.core.graph_op import GraphOp, required_properties
 from glow_dialects.core.packages import added, no_function
 from glow_dialects.core.types import Array, Tensor, dtype_of, shape_of, typed
 from glow_dialects.dialects import operations
@@ -113,10 +113,74 @@ def axis_of(x: Value, axis: int, more: int = 0) -> int:
     return axis % rank
 
 
+#: Properties of which one number stands for each axis of pixels, and how many there are of an axis.
+_OF_PIXELS = {"kernel": 1, "strides": 1, "dilations": 1, "output_pads": 1, "pads": 2}
+
+
+@cache
+def parameters(kind: type[GraphOp]) -> tuple[list[str], list[str]]:
+    """The names of an operator's operands, and these with its properties: those that it needs first."""
+    definition = kind.get_irdl_definition()
+    operands = [name for name, _ in definition.operands if name != "predicate"]
+    named = [n for base in reversed(kind.__mro__) for n in vars(base) if n in definition.properties]
+    windows = {"strides", "pads", "dilations"}  # which need not be given
+    needed = required_properties(kind) - kind.property_defaults().keys() - windows
+    return operands, list(dict.fromkeys([*operands, *(n for n in named if n in needed), *named]))
+
+
+def _properties(
+    kind: type[GraphOp], names: Sequence[str], operands: Sequence[Any], given: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Properties as operators have them: axes from the front, the last or all where none is given."""
+    made = dict(given)
+    first = next((v for v in operands if isinstance(v, Value)), None)
+    if first is None and operands and isinstance(operands[0], list | tuple):
+        first = next((v for v in operands[0] if isinstance(v, Value)), None)
+    if first is None:
+        return made
+    if "axis" in names and ("axis" in made or "axis" not in kind.property_defaults()):
+        made["axis"] = axis_of(first, made.get("axis", -1))
+    if "axes" in names:
+        axes = made.get("axes")
+        listed = range(len(first.shape)) if axes is None else [axes] if isinstance(axes, int) else axes
+        made["axes"] = tuple(axis_of(first, a) for a in listed)
+    for name, count in _OF_PIXELS.items():
+        if isinstance(made.get(name), int):
+            made[name] = (made[name],) * (count * (len(first.shape) - 2))
+    return made
+
+
+def _method(call: Callable[..., Any], kind: type[GraphOp]) -> Callable[..., Any]:
+    """The method of an operator, which `help` describes by its card."""
+    method: Any = partial(call, kind)
+    operands, names = parameters(kind)
+    either = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    method.__signature__ = inspect.Signature(
+        [
+            inspect.Parameter(n, either, default=inspect.Parameter.empty if n in operands else None)
+            for n in names
+        ]
+    )
+    method.__doc__ = kind.__doc__
+    return method
+
+
 Like = Value | SSAValue | Array | float | int | bool
 """An operand: a value, or an array or number that becomes a constant."""
 Operand = Like | Sequence[Like] | None
 """An operand group: None where it may be absent, a sequence where there are many."""
+
+
+def _check_operands(kind: type[GraphOp], operands: Sequence[Operand]) -> None:
+    """ShapeError where operands are missing, or more than an operator has."""
+    groups = kind.operand_groups()
+    given = [*operands, *[None] * (len(groups) - len(operands))]
+    absent = [o is None or isinstance(o, list | tuple) and not o for o in given]
+    needed = [free or not absent[i] for i, (_, free) in enumerate(groups)]
+    if len(given) > len(groups) or not all(needed):
+        names = ", ".join(f"{name} (or None)" if free else name for name, free in groups) or "none"
+        count = len(given) - sum(absent)
+        raise ShapeError(f"{kind.name}: the operands are {names}; {count} of {len(groups)} were given")
 
 
 class Operators:
@@ -158,23 +222,30 @@ class Operators:
                 near = get_close_matches(name, dir(self), 1)
                 hint = f"; did you mean '{near[0]}'?" if near else ""
                 raise AttributeError(f"{type(self).__name__} has no operator '{name}'{hint}")
-            return partial(self._operator, operations([card], GraphOp)[f"glow.{short}"])
+            return _method(self._operator, operations([card], GraphOp)[f"glow.{short}"])
 
     def __dir__(self) -> list[str]:
         """Attributes and every operator."""
-        declared = (name for kind in type(self).__mro__ for name in get_annotations(kind))
+        declared = (name for kind in type(self).__mro__ for name in inspect.get_annotations(kind))
         return sorted({*super().__dir__(), *declared, *operators()})
 
-    def _operator(self, kind: type[GraphOp], *operands: Operand, **properties: Any) -> Any:
+    def _operator(self, kind: type[GraphOp], *given: Any, **named: Any) -> Any:
         """The result of an operator, or a list of results; numbers get the type of an operand beside them."""
-        like = next((o for o in operands if isinstance(o, Value)), None)
+        operands, names = parameters(kind)
+        if len(given) > len(names):
+            raise TypeError(f"{kind.name} takes {', '.join(names)}; {len(given)} were given")
+        arguments = dict(zip(names, given, strict=False)) | named
+        like = next((v for n in operands if isinstance(v := arguments.get(n), Value)), None)
         values: list[Value | Sequence[Like] | None] = []
-        for operand in operands:
+        for name in operands:
+            operand = arguments.pop(name, None)
             if not (operand is None or isinstance(operand, list | tuple)):
-                operand = self.value(operand, like)  # pyright: ignore[reportArgumentType]
+                operand = self.value(operand, like)
                 like = like or operand
             values.append(operand)
-        results = self.insert(kind, *values, **properties)
+        while values and values[-1] is None:
+            values.pop()
+        results = self.insert(kind, *values, **_properties(kind, names, values, arguments))
         return results[0] if len(results) == 1 else results
 
     def insert(
@@ -185,6 +256,7 @@ class Operators:
         **properties: Any,
     ) -> list[Value]:
         """Insert one operator and return its results; ShapeError where its operands do not fit."""
+        _check_operands(kind, operands)
         first = next((o for o in operands if isinstance(o, Value)), None)
         converted: list[Any] = []
         for operand in operands:
@@ -217,7 +289,7 @@ class PackageOperators:
         if name not in self._kinds:
             known = ", ".join(sorted(self._kinds)) or "none"
             raise AttributeError(f"dialect {self._dialect} has no operator '{name}'; there are: {known}")
-        return partial(self._graph._operator, self._kinds[name])
+        return _method(self._graph._operator, self._kinds[name])
 
     def __dir__(self) -> list[str]:
         """The operators."""
@@ -226,3 +298,6 @@ class PackageOperators:
 
 Unary = Callable[[Like], Value]
 Binary = Callable[[Like, Like], Value]
+#: Operands, then properties, in order or by the names on the card.
+Layer = Callable[..., Value]
+Layers = Callable[..., list[Value]]

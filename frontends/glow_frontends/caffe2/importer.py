@@ -11,6 +11,7 @@ from google.protobuf.message import DecodeError
 from xdsl.dialects.builtin import ModuleOp
 
 from glow_dialects.core.errors import GlowError, ImportProblems, Problem, ShapeError
+from glow_dialects.core.files import unreadable
 from glow_frontends.builder import GraphBuilder, Value
 from glow_frontends.caffe2.fills import FILLS
 from glow_frontends.caffe2.node import Blob, Node
@@ -48,7 +49,7 @@ def read_net(net: Any) -> Any:
     try:
         data = net if isinstance(net, bytes) else Path(net).read_bytes()
     except OSError as error:
-        raise GlowError(f"{net}: {error.strerror or error}") from None
+        raise unreadable(net, error) from None
     message = NetDef()
     try:
         message.ParseFromString(data)

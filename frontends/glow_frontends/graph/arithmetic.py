@@ -44,8 +44,10 @@ def product(g: Emitter, a: Value, b: Value) -> Value:
 
 def clamp(g: Emitter, x: Value, low: Value | None, high: Value | None) -> Value:
     """min(max(x, low), high), as one operator where the bounds are known."""
-    if is_float(type_of(x).element_type) and isinstance(low, np.ndarray) and isinstance(high, np.ndarray):
-        return g(ClipOp, x, min=float(low.reshape(())), max=float(high.reshape(())))
+    limits = [(v.reshape(()) if isinstance(v, np.ndarray) and v.size == 1 else v) for v in (low, high)]
+    if is_float(type_of(x).element_type) and all(v is None or isinstance(v, np.ndarray) for v in limits):
+        known = {n: float(v) for n, v in zip(("min", "max"), limits, strict=True) if v is not None}
+        return g(ClipOp, x, **known)
     if low is not None:
         x = g(MaxOp, x, low)
     return x if high is None else g(MinOp, x, high)

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from glow_dialects.core.errors import GlowError
+from glow_dialects.core.files import unreadable
 from glow_dialects.core.types import Array
 from glow_frontends.language.settings import Settings
 
@@ -46,7 +47,7 @@ class GgufFile(Settings):
         try:
             self._bytes = np.memmap(self.path, np.uint8, "r")
         except OSError as error:
-            raise GlowError(f"{self.path}: {error.strerror or error}") from None
+            raise unreadable(self.path, error) from None
         except ValueError:
             raise GlowError(f"{self.path}: the file is empty") from None
         _Reader(self, self._bytes).read()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import prod
 
@@ -176,6 +176,15 @@ KINDS = {
     39: BlockKind("MXFP4", 32, 17, 8, 32, 128.0, _mxfp4),
 }
 """Kinds of blocks by GGUF's numbers."""
+
+
+def stored_type(kind: int, shape: Sequence[int]) -> tuple[str, int]:
+    """What a type of a file is called, and the bytes of a tensor of it; 0 where it is not known."""
+    count = prod(shape)
+    if kind in by("gguf"):
+        return by("gguf")[kind].name, count * by("gguf")[kind].dtype.itemsize
+    blocks = KINDS.get(kind)
+    return (f"type {kind}", 0) if blocks is None else (blocks.name, count // blocks.elements * blocks.size)
 
 
 @dataclass(frozen=True)

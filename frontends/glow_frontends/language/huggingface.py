@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from glow_dialects.core.errors import GlowError, UnsupportedError
+from glow_dialects.core.files import unreadable
 from glow_frontends.language.blocks import Blocks, of_latents, stacked
 from glow_frontends.language.decoder import Decoder, LanguageFiles, Weight, check_all_known, unread
 from glow_frontends.language.huggingface_config import Config, decoder_of
@@ -90,7 +91,7 @@ def read_json(file: Path) -> dict[str, Any]:
     try:
         made = json.loads(file.read_text(encoding="utf-8"))
     except OSError as error:
-        raise GlowError(f"{file}: {error.strerror or error}") from None
+        raise unreadable(file, error) from None
     except (ValueError, RecursionError, MemoryError) as error:
         raise GlowError(f"{file}: this is not JSON: {error}") from None
     if not isinstance(made, dict):

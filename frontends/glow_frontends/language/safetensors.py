@@ -12,6 +12,7 @@ import numpy as np
 
 from glow_dialects.core.element_types import by
 from glow_dialects.core.errors import GlowError
+from glow_dialects.core.files import unreadable
 from glow_dialects.core.types import Array
 
 _MOST_AXES = 32
@@ -48,7 +49,7 @@ def tensors_of(file: Path) -> dict[str, Stored]:
                 raise GlowError(f"{file}: the file is truncated: {size} bytes, {start} of them its table")
             table: dict[str, dict[str, Any]] = json.loads(source.read(start - 8))
     except OSError as error:
-        raise GlowError(f"{file}: {error.strerror or error}") from None
+        raise unreadable(file, error) from None
     except (ValueError, RecursionError, MemoryError):
         raise GlowError(f"{file}: this is not a safetensors file: its table cannot be read") from None
     if not isinstance(table, dict):  # pyright: ignore[reportUnnecessaryIsInstance]

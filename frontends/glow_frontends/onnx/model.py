@@ -11,6 +11,7 @@ from google.protobuf.message import DecodeError
 from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto
 
 from glow_dialects.core.errors import GlowError, ImportProblems
+from glow_dialects.core.files import unreadable
 
 
 def load(path: str | Path) -> ModelProto:
@@ -19,7 +20,7 @@ def load(path: str | Path) -> ModelProto:
     try:
         data = path.read_bytes()
     except OSError as error:
-        raise GlowError(f"{path}: {error.strerror or error}") from None
+        raise unreadable(path, error) from None
     return parse(data, str(path))
 
 

@@ -6,7 +6,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
-from onnx import GraphProto, ModelProto, NodeProto, TensorShapeProto, ValueInfoProto, shape_inference
+from onnx import (
+    GraphProto,
+    ModelProto,
+    NodeProto,
+    TensorProto,
+    TensorShapeProto,
+    ValueInfoProto,
+    shape_inference,
+)
 
 from glow_frontends.onnx.model import default_inputs, runtime_inputs, subgraphs, uses
 from glow_frontends.onnx.tensors import numpy_type
@@ -120,11 +128,21 @@ def outputs_of(model: ModelProto) -> list[Argument]:
     return [i if o.kind == "unranked" else o for o, i in zip(outputs, found, strict=True)]
 
 
-def _nodes(graph: GraphProto) -> Iterator[NodeProto]:
+def nodes_of(graph: GraphProto) -> Iterator[NodeProto]:
+    """The nodes of a graph and of the graphs in it."""
     for node in graph.node:
         yield node
         for inner in subgraphs(node):
-            yield from _nodes(inner)
+            yield from nodes_of(inner)
+
+
+def tensors_of(graph: GraphProto) -> Iterator[TensorProto]:
+    """The initializers of a graph and of the graphs in it."""
+    yield from graph.initializer
+    yield from (s.values for s in graph.sparse_initializer)
+    for node in graph.node:
+        for inner in subgraphs(node):
+            yield from tensors_of(inner)
 
 
 def value_inputs(model: ModelProto) -> list[str]:
@@ -135,7 +153,7 @@ def value_inputs(model: ModelProto) -> list[str]:
     """
     producers: dict[str, NodeProto] = {}
     wanted: list[str] = []
-    for node in _nodes(model.graph):
+    for node in nodes_of(model.graph):
         producers.update({o: node for o in node.output})
         positions = SHAPE_OPERANDS.get(node.op_type, ())
         if node.op_type.startswith("Reduce"):
@@ -162,7 +180,7 @@ def cache_counts(model: ModelProto) -> dict[str, list[str]]:
     """
     counts: dict[str, set[str]] = {}
     others = {output.name for output in model.graph.output}
-    for node in _nodes(model.graph):
+    for node in nodes_of(model.graph):
         place, caches = CACHE_OPERANDS.get(node.op_type, (-1, ()))
         for i, name in enumerate(node.input):
             if i == place:

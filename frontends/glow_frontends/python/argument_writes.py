@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from glow_frontends.python.shared_names import (
     BESIDE,
     HOLDS,
+    KEEPS,
     NOBODY,
     NOTHING,
     SAME,
@@ -160,7 +161,7 @@ class _Walk:
             if state == EITHER:
                 self.unclear(name, s)
             for other, how in shares.get(name, NOBODY).items():
-                if not other.startswith("%") or (not level and how in (HOLDS, BESIDE)):
+                if not other.startswith("%") or (not level and how in (HOLDS, BESIDE, KEEPS)):
                     continue
                 if level or not inside:
                     self.unclear(other[1:], s)

@@ -9,10 +9,12 @@ import numpy as np
 from xdsl.dialects.builtin import ArrayAttr, IntegerAttr, StringAttr, i64
 from xdsl.ir import Attribute, SSAValue
 
+from glow_dialects.core.attributes import to_attribute
 from glow_dialects.fn.primitives.assignment import SetField, SetItem
 from glow_dialects.fn.primitives.items import Item
-from glow_dialects.fn.primitives.operators import ArrayFunction, GetItem
+from glow_dialects.fn.primitives.operators import ArrayFunction, GetItem, Stack
 from glow_dialects.fn.primitives.records import Field
+from glow_dialects.fn.primitives.shapes import FittingElement
 from glow_frontends.python.emit import Static, Value
 from glow_frontends.python.lists import replaced
 from glow_frontends.python.masks import masked, picked, refused, stored
@@ -121,7 +123,7 @@ def assigned_item(c: Expressions, target: ast.Subscript, whole: SSAValue, value:
         place = c.expression(index, env)
         axes = _axes(c, index, place, env)
         if axes is not None:
-            numbers = [as_array(c, target, value)]
+            numbers = [_elements(c, target, value, whole)]
             key = [_given(c, target, v, numbers) for v in axes]
             return c.prim(ArrayFunction("setitem"), whole, *numbers, key=ArrayAttr(key))
         if isinstance(place, Static) and isinstance(place.value, str):
@@ -131,9 +133,26 @@ def assigned_item(c: Expressions, target: ast.Subscript, whole: SSAValue, value:
             return stored(c, target, whole, place, some)
         return c.prim(SetItem, whole, as_array(c, index, place), c.ssa(value, target))
     parts = index.elts if isinstance(index, ast.Tuple) else [index]
-    numbers = [as_array(c, target, value)]
+    numbers = [_elements(c, target, value, whole)]
     key = [_place(c, part, env, numbers) for part in parts]
     return c.prim(ArrayFunction("setitem"), whole, *numbers, key=ArrayAttr(key))
+
+
+def _elements(c: Expressions, node: ast.AST, value: Value, whole: SSAValue) -> SSAValue:
+    """A value, or the items of a list of numbers, that become elements of an array: it must hold them."""
+    items = None if isinstance(value, Static) and _small(value.value) else c.items(value, node)
+    if not items:
+        return as_array(c, node, value)
+    rows = [_elements(c, node, v, whole) for v in items]
+    rows = [c.prim(FittingElement, row, whole) for row in rows]
+    return c.prim(Stack, *rows, axis=to_attribute(0))
+
+
+def _small(value: object) -> bool:
+    """Whether every type holds the numbers of a list."""
+    if not isinstance(value, list | tuple | range) or not all(isinstance(v, int) for v in value):
+        return False
+    return not value or (min(value) >= 0 and max(value) < 128)
 
 
 def _fixed(c: Expressions, part: ast.expr, env: Env) -> bool:

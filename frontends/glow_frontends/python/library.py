@@ -85,8 +85,11 @@ def _prim(card: Card, count: int) -> Handler:
 def _of_cards() -> dict[Any, Handler]:
     """The functions of Python and NumPy that the cards of primitives name."""
     pairs = [(f, card) for card in PRIMITIVES for f in card.called]
-    handlers = {f: (pointwise if isinstance(f, np.ufunc) else _prim)(c, c.arity or 1) for f, c in pairs}
-    return handlers | {f: _prim(number_function(f) or c, c.arity or 1) for f, c in pairs if f in CARDS}
+    of_numpy = {f: pointwise(c, c.arity or 1) for f, c in pairs if getattr(np, f.__name__, None) is f}
+    others = {f: _prim(c, c.arity or 1) for f, c in pairs if f not in of_numpy}
+    return (
+        of_numpy | others | {f: _prim(number_function(f) or c, c.arity or 1) for f, c in pairs if f in CARDS}
+    )
 
 
 def _chain(c: Expressions, card: Card, node: ast.AST, values: Sequence[Value]) -> Value:
@@ -431,8 +434,7 @@ HANDLERS: dict[Any, Handler] = {
     isinstance: _isinstance, callable: _callable, dict: _dict, sorted: _sorted,
     any: _any_all(False), all: _any_all(True), functools.reduce: _reduce,
     math.log: _log, math.pow: _prim(NumberFunction("pow"), 2),
-    np.isnan: pointwise(Operator("is_nan"), 1),
-    np.isinf: pointwise(Operator("is_inf"), 1), np.matmul: pointwise(Operator("batch_matmul"), 2),
+    np.matmul: pointwise(Operator("batch_matmul"), 2),
     operator.matmul: _prim(Operator("batch_matmul"), 2),
     np.sum: _reduction("reduce_sum"), np.max: _reduction("reduce_max"),
     np.min: _reduction("reduce_min"), np.prod: _reduction("reduce_prod"),

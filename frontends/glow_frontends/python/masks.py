@@ -17,39 +17,15 @@ from xdsl.ir import SSAValue
 
 from glow_dialects.fn.dialect import PrimOp, TupleOp
 from glow_dialects.fn.primitive import options_of
-from glow_dialects.fn.primitives.arithmetic import (
-    Abs,
-    Add,
-    Div,
-    FloorDiv,
-    Mul,
-    Neg,
-    Not,
-    Pos,
-    Sign,
-    Sub,
-    ToFloat,
-)
+from glow_dialects.fn.primitives.arithmetic import Add, Div, FloorDiv, Mul, Not, Sub, ToBool, ToFloat
 from glow_dialects.fn.primitives.assignment import SetItem
-from glow_dialects.fn.primitives.compare import (
-    BitAnd,
-    BitOr,
-    BitXor,
-    Eq,
-    Ge,
-    Gt,
-    Invert,
-    Le,
-    Lt,
-    Max,
-    Min,
-    Ne,
-)
+from glow_dialects.fn.primitives.compare import BitAnd, BitOr, BitXor, Gt, Invert
 from glow_dialects.fn.primitives.cotangents import StopGradient
 from glow_dialects.fn.primitives.items import Item
-from glow_dialects.fn.primitives.mathematics import FUNCTIONS, Pow, Square
+from glow_dialects.fn.primitives.mathematics import FUNCTIONS
 from glow_dialects.fn.primitives.operators import ArrayFunction, Operator
 from glow_dialects.fn.primitives.records import Field, IsInstance, Raise
+from glow_dialects.fn.primitives.scalars import Predicate, ScalarPrimitive
 from glow_dialects.fn.primitives.shapes import AstypeAs
 from glow_dialects.ops import numpy_operators
 from glow_frontends.python.emit import Static, Value
@@ -57,8 +33,8 @@ from glow_frontends.python.emit import Static, Value
 if TYPE_CHECKING:
     from glow_frontends.python.expressions import Expressions
 
-_MASKS = {Lt(), Le(), Gt(), Ge(), Eq(), Ne(), Not(), Invert(), BitAnd(), BitOr(), BitXor(),
-          Operator("is_nan"), Operator("is_inf"), ArrayFunction("isfinite")}  # fmt: skip
+#: Primitives whose results pick elements, where they are subscripts.
+_MASKS = (Predicate, Invert, BitAnd, BitOr, BitXor)
 
 
 @dataclass(frozen=True)
@@ -81,7 +57,7 @@ def masked(value: Value) -> Masked | None:
 def picked(c: Expressions, whole: SSAValue, index: SSAValue) -> Value | None:
     """`whole[index]` where the index is seen to be a mask; None otherwise."""
     owner = index.owner
-    seen = isinstance(owner, PrimOp) and owner.card in _MASKS
+    seen = isinstance(owner, PrimOp) and isinstance(owner.card, _MASKS) and owner.card != ToBool()
     if not seen or isinstance(whole.owner, TupleOp):
         return None
     return Static(Masked(whole, index, (whole, index)))
@@ -114,11 +90,6 @@ def _filled(c: Expressions, data: SSAValue, mask: SSAValue, value: SSAValue) -> 
     return c.prim(SetItem, data, c.prim(Not, mask), value)
 
 
-_THROUGH = {
-    card() for card in (Add, Sub, Mul, Div, Pow, Neg, Abs, Max, Min, Sign, Square, Pos, *FUNCTIONS.values())
-}
-
-
 def perhaps(
     c: Expressions, node: ast.AST, value: Value, reduction: Reduction, plain: Callable[[SSAValue], Value]
 ) -> Value | None:
@@ -146,7 +117,7 @@ def _picker(c: Expressions, value: SSAValue) -> SSAValue | None:
     if value in c.picks:
         return c.picks[value][1]
     owner = value.owner
-    if not isinstance(owner, PrimOp) or owner.card not in _THROUGH:
+    if not isinstance(owner, PrimOp) or not isinstance(owner.card, ScalarPrimitive):
         return None
     pickers = {_picker(c, v) for v in owner.operands} - {None}
     return pickers.pop() if len(pickers) == 1 else None

@@ -115,21 +115,6 @@ def comb(n: int, k: int) -> int:
     return r
 
 
-def isnan(x: float) -> bool:
-    """Whether x is no number."""
-    return x != x
-
-
-def isinf(x: float) -> bool:
-    """Whether x is infinite."""
-    return abs(x) == math.inf
-
-
-def isfinite(x: float) -> bool:
-    """Whether x is a finite number."""
-    return x == x and abs(x) != math.inf
-
-
 def isclose(a: float, b: float, *, rel_tol: float = 1e-9, abs_tol: float = 0.0) -> bool:
     """Whether two numbers are nearly equal."""
     return a == b or abs(a - b) <= max(rel_tol * max(abs(a), abs(b)), abs_tol)
@@ -142,8 +127,8 @@ def divmod_(a: float, b: float) -> tuple[float, float]:
 
 def modf(x: float) -> tuple[float, float]:
     """Fraction and whole part."""
-    whole = math.copysign(x if isinf(x) else float(int(abs(x))), x)
-    return math.copysign(0.0 if isinf(x) else x - whole, x), whole
+    whole = math.copysign(x if math.isinf(x) else float(int(abs(x))), x)
+    return math.copysign(0.0 if math.isinf(x) else x - whole, x), whole
 
 
 def round_digits(x: Any, digits: int) -> Any:
@@ -171,8 +156,8 @@ def round_digits(x: Any, digits: int) -> Any:
 
 
 def _written() -> dict[Any, Any]:
-    own = (prod, fsum, dist, isqrt, gcd, lcm, factorial, perm, comb, isnan, isinf,
-           isfinite, isclose, modf, sumprod)  # fmt: skip
+    own = (prod, fsum, dist, isqrt, gcd, lcm, factorial, perm, comb, isclose, modf,
+           sumprod)  # fmt: skip
     table = {getattr(math, f.__name__): f for f in own if hasattr(math, f.__name__)}
     return {**table, **ELEMENTS, **ANALYSIS, **MATRICES, divmod: divmod_}
 

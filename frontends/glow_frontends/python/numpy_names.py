@@ -10,12 +10,12 @@ from xdsl.dialects.builtin import ArrayAttr, IntegerAttr, StringAttr, UnitAttr, 
 from xdsl.ir import Attribute, SSAValue
 
 from glow_dialects.core.attributes import to_attribute
-from glow_dialects.fn.array_functions.signatures import COUNT, SIGNATURES, signature
+from glow_dialects.fn.array_functions.signatures import COUNT, MAKERS, signature
 from glow_dialects.fn.dialect import CallOp, PrimOp
 from glow_dialects.fn.over import OverOp
 from glow_dialects.fn.primitive import Card
 from glow_dialects.fn.primitives.arithmetic import Not, ToBool
-from glow_dialects.fn.primitives.compare import BitAnd, BitOr, Bits, BitXor, ClipHigh, ClipLow, Where
+from glow_dialects.fn.primitives.compare import BitAnd, BitOr, BitXor, ClipHigh, ClipLow, Where
 from glow_dialects.fn.primitives.operators import ArrayFunction, Stack
 from glow_dialects.fn.primitives.scalars import UFUNC, Predicate, ScalarPrimitive
 from glow_dialects.fn.primitives.tuples import ToArray
@@ -197,7 +197,7 @@ def pointwise(card: Card, count: int) -> Handler:
     """A function of each element; lists are arrays."""
     primitive = card() if isinstance(card, type) else card
     name = primitive.short
-    own = isinstance(primitive, ScalarPrimitive) and not isinstance(primitive, Predicate | Bits)
+    own = isinstance(primitive, ScalarPrimitive) and not isinstance(primitive, Predicate)
     options: dict[str, Attribute] = {UFUNC: UnitAttr()} if own else {}
 
     def handle(c: Expressions, node: ast.AST, values: list[Value], keywords: Keywords) -> Value:
@@ -217,13 +217,12 @@ _ELSEWHERE = {"norm": np.linalg.norm} | dict.fromkeys(
 
 def _named() -> dict[Any, Handler]:
     table: dict[Any, Handler] = {}
-    for name in SIGNATURES:
+    for name in MAKERS:
         thing = _ELSEWHERE.get(name, getattr(np, name, None))
         if thing is not None:
             table[thing] = function(name, thing)
     table[np.identity] = function("eye", np.identity)
     for alias, name in (
-        ("fix", "trunc"),
         ("row_stack", "vstack"),
         ("around", "round"),
     ):

@@ -109,11 +109,6 @@ def isin(element: Any, test_elements: Any, invert: bool = False) -> Any:
     return np.logical_not(found) if invert else found
 
 
-def signbit(x: Any) -> Any:
-    """Which numbers have the sign of negative ones; -0.0 has."""
-    return np.copysign(1.0, x) < 0
-
-
 def isposinf(x: Any) -> Any:
     """Which elements are infinity."""
     return np.logical_and(np.isinf(x), np.greater(x, 0))
@@ -280,7 +275,7 @@ ELEMENTS: dict[Any, Any] = {
         getattr(np, f.__name__): f
         for f in (flipud, fliplr, vdot, float_power, isclose,
                   allclose, array_equal, logspace, geomspace, broadcast_to, select, size,
-                  append, ediff1d, isin, signbit, isposinf, isneginf, gcd, lcm, modf, ldexp,
+                  append, ediff1d, isin, isposinf, isneginf, gcd, lcm, modf, ldexp,
                   diagflat, unstack, unravel_index, ravel_multi_index, nanargmax,
                   nanargmin, cumulative_sum, cumulative_prod, matrix_transpose, vecdot, matvec, vecmat,
                   piecewise, choose, apply_along_axis)

@@ -9,9 +9,11 @@ from types import MappingProxyType
 from glow_frontends.python.statement_names import changed_list, targets
 
 #: How a name may share memory with another: it is the same value, a part of it, holds it, or has items in
-#: common with it; or any of these.
+#: common with it; or any of these. A list keeps what is assigned to its items, or is part of that; an array
+#: does not, so that types decide whether these share memory.
 SAME, PART, HOLDS, BESIDE, ANY = "same", "part", "holds", "beside", "any"
-_INVERSE = {SAME: SAME, PART: HOLDS, HOLDS: PART, BESIDE: BESIDE, ANY: ANY}
+KEEPS, KEPT = "keeps", "kept"
+_INVERSE = {SAME: SAME, PART: HOLDS, HOLDS: PART, BESIDE: BESIDE, ANY: ANY, KEEPS: KEPT, KEPT: KEEPS}
 
 #: For each name those that it may share memory with, and how.
 Shares = Mapping[str, Mapping[str, str]]
@@ -34,6 +36,8 @@ _KNOWN = {"shape", "ndim", "size", "dtype"}
 def _then(first: str, second: str) -> str:
     if SAME in (first, second):
         return second if first == SAME else first
+    if first == KEEPS or second == KEPT:
+        return first if first == KEEPS else second
     return first if first == second else ANY
 
 
@@ -155,17 +159,33 @@ def bound(shares: Shares, target: ast.expr, value: ast.expr, given: Given) -> Sh
             return shared(shares, name, roots(value, given))
         case ast.Tuple(elts=names) | ast.List(elts=names):
             if isinstance(value, ast.Tuple | ast.List) and len(value.elts) == len(names):
-                for inner, item in zip(names, value.elts, strict=True):
-                    shares = bound(shares, inner, item, given)
-                return shares
+                return _together(shares, names, value.elts, given)
             return walked(shares, target, value, given)
         case ast.Subscript() | ast.Attribute():
             name = base(target)
             whole = isinstance(value, ast.Name | ast.List | ast.Tuple)  # an array copies what it is given
-            held = _held(roots(value, given)) if whole else {}
+            held = {n: KEEPS if how == HOLDS else how for n, how in _held(roots(value, given)).items()}
+            held = held if whole else {}
             return shares if name is None else shared(shares, name, held, kept=True)
         case _:
             return shares
+
+
+def _together(shares: Shares, names: Sequence[ast.expr], values: Sequence[ast.expr], given: Given) -> Shares:
+    """The relation after `a, b = b, a`: all values are computed before the first name has one."""
+    if not all(isinstance(n, ast.Name) for n in names):
+        for inner, item in zip(names, values, strict=True):
+            shares = bound(shares, inner, item, given)
+        return shares
+    held = [f"%value{i}" for i in range(len(names))]
+    for name, item in zip(held, values, strict=True):
+        shares = shared(shares, name, roots(item, given))
+    for target, name in zip(names, held, strict=True):
+        assert isinstance(target, ast.Name)
+        shares = shared(shares, target.id, {name: SAME})
+    for name in held:
+        shares = alone(shares, name)
+    return shares
 
 
 def walked(shares: Shares, target: ast.expr, iterable: ast.expr, given: Given) -> Shares:

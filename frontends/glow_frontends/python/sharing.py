@@ -13,8 +13,8 @@ from collections.abc import Sequence, Set
 from types import FunctionType
 from typing import TYPE_CHECKING
 
-from xdsl.dialects.builtin import BoolAttr, StringAttr
-from xdsl.ir import SSAValue
+from xdsl.dialects.builtin import BoolAttr, IntegerAttr, StringAttr, i64
+from xdsl.ir import Attribute, SSAValue
 
 from glow_dialects.fn.dialect import ConstantOp, TupleOp
 from glow_dialects.fn.primitives.changes import Apart
@@ -23,6 +23,8 @@ from glow_frontends.python.emit import Static, Value
 from glow_frontends.python.shared_names import (
     BESIDE,
     HOLDS,
+    KEEPS,
+    KEPT,
     NOBODY,
     NOTHING,
     SAME,
@@ -45,7 +47,7 @@ if TYPE_CHECKING:
 #: What the items of a loop are taken of, as a name.
 _WALKED = "%walked"
 #: A list that holds the other, or items of it: its own items change without the other.
-_ITEMS = {HOLDS, BESIDE}
+_ITEMS = {HOLDS, BESIDE, KEEPS}
 
 
 class Sharing:
@@ -178,7 +180,8 @@ class Sharing:
         if not isinstance(old, SSAValue) or other == name or other not in env:
             return
         if other in self._read(live, env):
-            env[other] = self._apart(env[other], old, _message(other, name), below or how not in _ITEMS)
+            whole = below or how not in _ITEMS
+            env[other] = self._apart(env[other], old, _message(other, name), whole, how)
 
     def _read(self, live: Set[str], env: Env) -> set[str]:
         """Names that are read later, by functions that are called then too."""
@@ -191,16 +194,21 @@ class Sharing:
             pending += more
         return names
 
-    def _apart(self, value: Value, changed: SSAValue, message: str, whole: bool) -> Value:
-        """A value that is read after another was changed in place."""
+    def _apart(self, value: Value, changed: SSAValue, message: str, whole: bool, how: str = SAME) -> Value:
+        """A value that is read after another was changed in place; `how` they may share memory."""
         c = self.c
         if isinstance(value, Static) or value in c.known:
             return value
         if value is changed or not isinstance(value.owner, TupleOp):
-            options = {"message": StringAttr(message), "whole": BoolAttr.from_bool(whole)}
+            options: dict[str, Attribute] = {
+                "message": StringAttr(message),
+                "whole": BoolAttr.from_bool(whole),
+            }
+            if how in (KEEPS, KEPT):
+                options["list"] = IntegerAttr(int(how == KEEPS), i64)
             checked = c.prim(Apart, value, changed, **options)
         else:
-            parts = [self._apart(v, changed, message, whole) for v in value.owner.operands]
+            parts = [self._apart(v, changed, message, whole, how) for v in value.owner.operands]
             return c.again(value, [v for v in parts if isinstance(v, SSAValue)])
         if value in c.fields:
             c.fields[checked] = c.fields[value]

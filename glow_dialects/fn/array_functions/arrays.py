@@ -101,11 +101,11 @@ def pair(u: Unit, a: SSAValue, b: SSAValue) -> tuple[SSAValue, SSAValue]:
     return left, right
 
 
-def _mean(u: Unit, a: SSAValue, axis: Axes, keepdims: bool) -> SSAValue:
+def _mean(u: Unit, a: SSAValue, axis: Axes = None, keepdims: bool = False) -> SSAValue:
     return reduced(u, "mean", real(u, a), axis, keepdims)
 
 
-def _var(u: Unit, a: SSAValue, axis: Axes, ddof: int, keepdims: bool) -> SSAValue:
+def _var(u: Unit, a: SSAValue, axis: Axes = None, ddof: int = 0, keepdims: bool = False) -> SSAValue:
     x = real(u, a)
     axes = axes_of(axis, len(shape_of(x)))
     count = math.prod(shape_of(x)[i] for i in axes)
@@ -116,11 +116,19 @@ def _var(u: Unit, a: SSAValue, axis: Axes, ddof: int, keepdims: bool) -> SSAValu
     return u.op("div", total, u.cast(u.size(max(count - ddof, 0)), element_of(total)))
 
 
-def _std(u: Unit, a: SSAValue, axis: Axes, ddof: int, keepdims: bool) -> SSAValue:
-    return u.op("sqrt", _var(u, a, axis, ddof, keepdims))
+def _std(u: Unit, a: SSAValue, axis: Axes = None, ddof: int = 0, keepdims: bool = False) -> SSAValue:
+    return root(u, _var(u, a, axis, ddof, keepdims))
 
 
-def _round(u: Unit, a: SSAValue, decimals: int) -> SSAValue:
+def root(u: Unit, x: SSAValue, exponent: float = 0.5) -> SSAValue:
+    """x^exponent of x >= 0, whose gradient is 0 at 0: of a norm, or where all elements are equal."""
+    zero, none = u.op("cmp_eq", x, u.b.scalar(0, x)), u.b.scalar(0, x)
+    some = u.op("select", zero, u.b.scalar(1, x), x)
+    power = u.op("sqrt", some) if exponent == 0.5 else u.op("pow", some, u.b.scalar(exponent, x))
+    return u.op("select", zero, none, power)
+
+
+def _round(u: Unit, a: SSAValue, decimals: int = 0) -> SSAValue:
     if element_of(a) == i1:
         if decimals:
             raise VerifyException("booleans are rounded to no decimals; use astype(int)")
@@ -136,37 +144,37 @@ def _round(u: Unit, a: SSAValue, decimals: int) -> SSAValue:
 
 
 def _total(kind: str) -> Maker:
-    def make(u: Unit, a: SSAValue, axis: Axes, keepdims: bool) -> SSAValue:
+    def make(u: Unit, a: SSAValue, axis: Axes = None, keepdims: bool = False) -> SSAValue:
         return reduced(u, kind, summands(u, a), axis, keepdims)
 
     return make
 
 
 def _extreme(kind: str) -> Maker:
-    def make(u: Unit, a: SSAValue, axis: Axes, keepdims: bool) -> SSAValue:
+    def make(u: Unit, a: SSAValue, axis: Axes = None, keepdims: bool = False) -> SSAValue:
         return u.cast(reduced(u, kind, counted(u, a), axis, keepdims), element_of(a))
 
     return make
 
 
-def _any(u: Unit, a: SSAValue, axis: Axes, keepdims: bool) -> SSAValue:
+def _any(u: Unit, a: SSAValue, axis: Axes = None, keepdims: bool = False) -> SSAValue:
     return u.cast(reduced(u, "max", u.cast(truth(u, a), i64), axis, keepdims), i1)
 
 
-def _all(u: Unit, a: SSAValue, axis: Axes, keepdims: bool) -> SSAValue:
+def _all(u: Unit, a: SSAValue, axis: Axes = None, keepdims: bool = False) -> SSAValue:
     return u.cast(reduced(u, "min", u.cast(truth(u, a), i64), axis, keepdims), i1)
 
 
-def count_nonzero(u: Unit, a: SSAValue, axis: Axes, keepdims: bool) -> SSAValue:
+def count_nonzero(u: Unit, a: SSAValue, axis: Axes = None, keepdims: bool = False) -> SSAValue:
     return reduced(u, "sum", u.cast(truth(u, a), i64), axis, keepdims)
 
 
-def _ptp(u: Unit, a: SSAValue, axis: Axes, keepdims: bool) -> SSAValue:
+def _ptp(u: Unit, a: SSAValue, axis: Axes = None, keepdims: bool = False) -> SSAValue:
     return u.op("sub", reduced(u, "max", a, axis, keepdims), reduced(u, "min", a, axis, keepdims))
 
 
 def _arg(name: str) -> Maker:
-    def make(u: Unit, a: SSAValue, axis: int | None, keepdims: bool) -> SSAValue:
+    def make(u: Unit, a: SSAValue, axis: int | None = None, keepdims: bool = False) -> SSAValue:
         rank = len(shape_of(a))
         if axis is not None:
             return u.op(name, counted(u, a), axis=axis_of(axis, rank), keepdims=keepdims)
@@ -177,7 +185,7 @@ def _arg(name: str) -> Maker:
 
 
 def accumulated(name: str) -> Maker:
-    def make(u: Unit, a: SSAValue, axis: int | None) -> SSAValue:
+    def make(u: Unit, a: SSAValue, axis: int | None = None) -> SSAValue:
         flat = ravel(u, a) if axis is None else a
         return u.op(name, summands(u, flat), axis=axis_of(axis or 0, len(shape_of(flat))))
 
@@ -194,11 +202,11 @@ def ordered(u: Unit, a: SSAValue, axis: int | None) -> tuple[SSAValue, SSAValue]
     return sorting.results[0], sorting.results[1]
 
 
-def sort(u: Unit, a: SSAValue, axis: int | None) -> SSAValue:
+def sort(u: Unit, a: SSAValue, axis: int | None = None) -> SSAValue:
     return u.cast(ordered(u, a, axis)[0], element_of(a))
 
 
-def _argsort(u: Unit, a: SSAValue, axis: int | None) -> SSAValue:
+def _argsort(u: Unit, a: SSAValue, axis: int | None = None) -> SSAValue:
     return ordered(u, a, axis)[1]
 
 
@@ -206,7 +214,7 @@ def ravel(u: Unit, a: SSAValue) -> SSAValue:
     return u.reshape(a, (math.prod(shape_of(a)),))
 
 
-def _squeeze(u: Unit, a: SSAValue, axis: Axes) -> SSAValue:
+def _squeeze(u: Unit, a: SSAValue, axis: Axes = None) -> SSAValue:
     shape = shape_of(a)
     gone = [i for i, n in enumerate(shape) if n == 1] if axis is None else axes_of(axis, len(shape))
     if any(shape[i] != 1 for i in gone):
@@ -216,7 +224,7 @@ def _squeeze(u: Unit, a: SSAValue, axis: Axes) -> SSAValue:
     return u.reshape(a, [n for i, n in enumerate(shape) if i not in gone])
 
 
-def _expand_dims(u: Unit, a: SSAValue, axis: Axes) -> SSAValue:
+def _expand_dims(u: Unit, a: SSAValue, axis: Axes = 0) -> SSAValue:
     rank = len(shape_of(a)) + (1 if axis is None or isinstance(axis, int) else len(axis))
     new, old = axes_of(axis, rank), iter(shape_of(a))
     return u.reshape(a, [1 if i in new else next(old) for i in range(rank)])
@@ -230,14 +238,14 @@ def at_least(rank: int) -> Maker:
     return make
 
 
-def _swapaxes(u: Unit, a: SSAValue, axis1: int, axis2: int) -> SSAValue:
+def _swapaxes(u: Unit, a: SSAValue, axis1: int = 0, axis2: int = 1) -> SSAValue:
     order = list(range(len(shape_of(a))))
     i, j = axis_of(axis1, len(order)), axis_of(axis2, len(order))
     order[i], order[j] = order[j], order[i]
     return permuted(u, a, order)
 
 
-def _moveaxis(u: Unit, a: SSAValue, source: Axes, destination: Axes) -> SSAValue:
+def _moveaxis(u: Unit, a: SSAValue, source: Axes = 0, destination: Axes = 0) -> SSAValue:
     rank = len(shape_of(a))
     lists = [[x] if isinstance(x, int) else list(x or ()) for x in (source, destination)]
     old, new = ([axis_of(i, rank) for i in axes] for axes in lists)
@@ -251,12 +259,12 @@ def _moveaxis(u: Unit, a: SSAValue, source: Axes, destination: Axes) -> SSAValue
     return permuted(u, a, order)
 
 
-def _flip(u: Unit, m: SSAValue, axis: Axes) -> SSAValue:
+def _flip(u: Unit, m: SSAValue, axis: Axes = None) -> SSAValue:
     axes = axes_of(axis, len(shape_of(m)))
     return u.op("flip", m, axes=axes) if axes else m
 
 
-def roll(u: Unit, a: SSAValue, shift: Axes, axis: Axes) -> SSAValue:
+def roll(u: Unit, a: SSAValue, shift: Axes = 0, axis: Axes = None) -> SSAValue:
     if axis is None:
         return u.reshape(roll(u, ravel(u, a), shift, 0), shape_of(a))
     axes = [axis] if isinstance(axis, int) else list(axis)
@@ -272,7 +280,7 @@ def roll(u: Unit, a: SSAValue, shift: Axes, axis: Axes) -> SSAValue:
     return a
 
 
-def _repeat(u: Unit, a: SSAValue, repeats: int | Sequence[int], axis: int | None) -> SSAValue:
+def _repeat(u: Unit, a: SSAValue, repeats: int | Sequence[int] = 1, axis: int | None = None) -> SSAValue:
     if axis is None:
         return _repeat(u, ravel(u, a), repeats, 0)
     at = axis_of(axis, len(shape_of(a)))
@@ -285,14 +293,16 @@ def _repeat(u: Unit, a: SSAValue, repeats: int | Sequence[int], axis: int | None
     return u.op("gather", a, u.b.constant(places), axis=at)
 
 
-def _tile(u: Unit, a: SSAValue, reps: Axes) -> SSAValue:
+def _tile(u: Unit, A: SSAValue, reps: Axes = 1) -> SSAValue:
     counts = [reps] if isinstance(reps, int) else list(reps or ())
-    rank = max(len(counts), len(shape_of(a)))
-    wide = u.reshape(a, (*(1,) * (rank - len(shape_of(a))), *shape_of(a)))
+    rank = max(len(counts), len(shape_of(A)))
+    wide = u.reshape(A, (*(1,) * (rank - len(shape_of(A))), *shape_of(A)))
     return u.op("tile", wide, repeats=(*(1,) * (rank - len(counts)), *counts))
 
 
-def _pad(u: Unit, a: SSAValue, pad_width: Any, mode: str, constant_values: float) -> SSAValue:
+def _pad(
+    u: Unit, a: SSAValue, pad_width: Any = 0, mode: str = "constant", constant_values: float = 0
+) -> SSAValue:
     rank = len(shape_of(a))
     width = pad_width
     if isinstance(width, int):
@@ -309,7 +319,7 @@ def _pad(u: Unit, a: SSAValue, pad_width: Any, mode: str, constant_values: float
     return u.op("pad", a, pads=pads, mode=mode, value=float(constant_values))
 
 
-def _diff(u: Unit, a: SSAValue, n: int, axis: int) -> SSAValue:
+def _diff(u: Unit, a: SSAValue, n: int = 1, axis: int = -1) -> SSAValue:
     at = axis_of(axis, len(shape_of(a)))
     for _ in range(n):
         size = shape_of(a)[at]
@@ -320,12 +330,6 @@ def _diff(u: Unit, a: SSAValue, n: int, axis: int) -> SSAValue:
 
 
 # --- element by element ------------------------------------------------------------------------------------
-def _isfinite(u: Unit, x: SSAValue) -> SSAValue:
-    if not is_float(element_of(x)):
-        return u.op("cmp_eq", x, x)
-    return u.op("not", u.op("or", u.op("is_nan", x), u.op("is_inf", x)))
-
-
 def _reciprocal(u: Unit, x: SSAValue) -> SSAValue:
     if is_float(element_of(x)):
         return u.op("div", u.b.scalar(1, x), x)
@@ -334,23 +338,19 @@ def _reciprocal(u: Unit, x: SSAValue) -> SSAValue:
     return u.op("select", u.op("cmp_eq", size, u.b.scalar(1, whole)), whole, u.b.splat(0, whole))
 
 
-def _trunc(u: Unit, x: SSAValue) -> SSAValue:
-    return u.op("trunc", x) if is_float(element_of(x)) else x
-
-
 # --- indices -----------------------------------------------------------------------------------------------
-def _take(u: Unit, a: SSAValue, indices: SSAValue, axis: int | None) -> SSAValue:
+def _take(u: Unit, a: SSAValue, indices: SSAValue, axis: int | None = None) -> SSAValue:
     source = ravel(u, a) if axis is None else a
     return u.op("gather", source, u.cast(indices, i64), axis=axis_of(axis or 0, len(shape_of(source))))
 
 
-def _take_along_axis(u: Unit, arr: SSAValue, indices: SSAValue, axis: int | None) -> SSAValue:
+def _take_along_axis(u: Unit, arr: SSAValue, indices: SSAValue, axis: int | None = None) -> SSAValue:
     if axis is None:
         arr, axis = ravel(u, arr), 0
     return u.op("gather_elements", arr, u.cast(indices, i64), axis=axis_of(axis, len(shape_of(arr))))
 
 
-def _searchsorted(u: Unit, a: SSAValue, v: SSAValue, side: str) -> SSAValue:
+def _searchsorted(u: Unit, a: SSAValue, v: SSAValue, side: str = "left") -> SSAValue:
     row, wanted = pair(u, a, v)
     if len(shape_of(row)) != 1 or side not in ("left", "right"):
         raise VerifyException("searchsorted takes one sorted row, and side='left' or 'right'")
@@ -367,12 +367,12 @@ ARRAYS: dict[str, Maker] = {
     "all": _all, "any": _any, "argmax": _arg("arg_max"), "argmin": _arg("arg_min"),
     "argsort": _argsort, "atleast_1d": at_least(1), "atleast_2d": at_least(2),
     "count_nonzero": count_nonzero, "cumprod": accumulated("cumprod"), "cumsum": accumulated("cumsum"),
-    "diff": _diff, "expand_dims": _expand_dims, "flip": _flip, "isfinite": _isfinite,
+    "diff": _diff, "expand_dims": _expand_dims, "flip": _flip,
     "max": _extreme("max"), "mean": _mean,
     "min": _extreme("min"), "moveaxis": _moveaxis, "pad": _pad, "prod": _total("prod"), "ptp": _ptp,
     "ravel": ravel,
     "reciprocal": _reciprocal, "repeat": _repeat, "roll": roll, "round": _round,
     "searchsorted": _searchsorted, "sort": sort, "squeeze": _squeeze, "std": _std, "sum": _total("sum"),
     "swapaxes": _swapaxes,
-    "take": _take, "take_along_axis": _take_along_axis, "tile": _tile, "trunc": _trunc, "var": _var,
+    "take": _take, "take_along_axis": _take_along_axis, "tile": _tile, "var": _var,
 }  # fmt: skip

@@ -24,6 +24,7 @@ from glow_dialects.fn.array_functions.arrays import (
     real,
     reduced,
     roll,
+    root,
     summands,
 )
 
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 
 # --- made of rows and columns ---------------------------------------------------------------------------
 def _trilu(upper: bool) -> Maker:
-    def make(u: Unit, m: SSAValue, k: int) -> SSAValue:
+    def make(u: Unit, m: SSAValue, k: int = 0) -> SSAValue:
         if len(shape_of(m)) < 2:
             raise VerifyException("tril and triu take arrays of two axes or more")
         return u.op("trilu", m, upper=upper, k=k)
@@ -41,7 +42,7 @@ def _trilu(upper: bool) -> Maker:
     return make
 
 
-def _diagonal(u: Unit, a: SSAValue, offset: int, axis1: int, axis2: int) -> SSAValue:
+def _diagonal(u: Unit, a: SSAValue, offset: int = 0, axis1: int = 0, axis2: int = 1) -> SSAValue:
     rank = len(shape_of(a))
     if rank < 2:
         raise VerifyException("a diagonal of an array of one axis; give a matrix")
@@ -55,7 +56,7 @@ def _diagonal(u: Unit, a: SSAValue, offset: int, axis1: int, axis2: int) -> SSAV
     return permuted(u, u.op("gather", flat, u.b.constant(places), axis=0), [*range(1, len(rest) + 1), 0])
 
 
-def _diag(u: Unit, v: SSAValue, k: int) -> SSAValue:
+def _diag(u: Unit, v: SSAValue, k: int = 0) -> SSAValue:
     if len(shape_of(v)) == 2:
         return _diagonal(u, v, k, 0, 1)
     if len(shape_of(v)) != 1:
@@ -67,7 +68,7 @@ def _diag(u: Unit, v: SSAValue, k: int) -> SSAValue:
     return u.op("select", u.b.constant(on), u.op("gather", v, u.b.constant(places), axis=0), u.b.scalar(0, v))
 
 
-def _trace(u: Unit, a: SSAValue, offset: int, axis1: int, axis2: int) -> SSAValue:
+def _trace(u: Unit, a: SSAValue, offset: int = 0, axis1: int = 0, axis2: int = 1) -> SSAValue:
     return reduced(u, "sum", summands(u, _diagonal(u, a, offset, axis1, axis2)), -1)
 
 
@@ -99,7 +100,7 @@ def _cross(u: Unit, a: SSAValue, b: SSAValue) -> SSAValue:
 
 
 # --- products ----------------------------------------------------------------------------------------------
-def _tensordot(u: Unit, a: SSAValue, b: SSAValue, axes: Any) -> SSAValue:
+def _tensordot(u: Unit, a: SSAValue, b: SSAValue, axes: Any = 2) -> SSAValue:
     left, right = pair(u, a, b)
     one, two = shape_of(left), shape_of(right)
     if isinstance(axes, int):
@@ -136,7 +137,7 @@ def _inner(u: Unit, a: SSAValue, b: SSAValue) -> SSAValue:
     return _tensordot(u, left, right, [[-1], [-1]])
 
 
-def _convolve(u: Unit, a: SSAValue, v: SSAValue, mode: str) -> SSAValue:
+def _convolve(u: Unit, a: SSAValue, v: SSAValue, mode: str = "full") -> SSAValue:
     long, short = pair(u, a, v)
     if len(shape_of(long)) != 1 or len(shape_of(short)) != 1:
         raise VerifyException("convolve takes arrays of one axis")
@@ -157,10 +158,12 @@ def _convolve(u: Unit, a: SSAValue, v: SSAValue, mode: str) -> SSAValue:
     return u.op("reduce_sum", products, axes=(1,), keepdims=False)
 
 
-def _norm(u: Unit, x: SSAValue, ord: float | str | None, axis: Axes, keepdims: bool) -> SSAValue:
+def _norm(
+    u: Unit, x: SSAValue, ord: float | str | None = None, axis: Axes = None, keepdims: bool = False
+) -> SSAValue:
     a = real(u, x)
     if ord in (None, 2, 2.0) and (ord is None or axis is not None or len(shape_of(a)) == 1) or ord == "fro":
-        return u.op("sqrt", reduced(u, "sum", u.op("mul", a, a), axis, keepdims))
+        return u.op("reduce_l2", a, axes=axes_of(axis, len(shape_of(a))), keepdims=keepdims)
     axes = axes_of(axis, len(shape_of(a)))
     size = u.op("abs", a)
     if len(axes) == 2 and ord in (1, -1, math.inf, -math.inf):  # the largest, or smallest, column or row
@@ -176,11 +179,12 @@ def _norm(u: Unit, x: SSAValue, ord: float | str | None, axis: Axes, keepdims: b
     if ord == 1:
         return reduced(u, "sum", size, axes, keepdims)
     assert ord is not None
-    total = reduced(u, "sum", u.op("pow", size, u.b.scalar(ord, a)), axes, keepdims)
-    return u.op("pow", total, u.b.scalar(1 / ord, a))
+    powers = root(u, size, ord) if 0 < ord < 1 else u.op("pow", size, u.b.scalar(ord, a))
+    total = reduced(u, "sum", powers, axes, keepdims)
+    return root(u, total, 1 / ord) if ord > 1 else u.op("pow", total, u.b.scalar(1 / ord, a))
 
 
-def _meshgrid(u: Unit, *arrays: SSAValue, index: int, indexing: str) -> SSAValue:
+def _meshgrid(u: Unit, *arrays: SSAValue, index: int = 0, indexing: str = "xy") -> SSAValue:
     """The coordinates along one axis of a grid."""
     axes = list(range(len(arrays)))
     if indexing == "xy" and len(axes) > 1:
@@ -193,7 +197,7 @@ def _meshgrid(u: Unit, *arrays: SSAValue, index: int, indexing: str) -> SSAValue
 
 
 # --- sums of products --------------------------------------------------------------------------------------
-def _einsum(u: Unit, *arrays: SSAValue, subscripts: str) -> SSAValue:
+def _einsum(u: Unit, *arrays: SSAValue, subscripts: str = "") -> SSAValue:
     """The sum of products that a text such as "ij,jk->ik" or "...i,...i" describes."""
     sources, arrow, result = subscripts.replace(" ", "").partition("->")
     terms = sources.split(",")
@@ -290,7 +294,7 @@ def _multiplied(
 
 
 # --- joins -------------------------------------------------------------------------------------------------
-def _concatenate(u: Unit, *arrays: SSAValue, axis: int | None) -> SSAValue:
+def _concatenate(u: Unit, *arrays: SSAValue, axis: int | None = None) -> SSAValue:
     if axis is not None:
         return joined(u, arrays, axis)
     return joined(u, [ravel(u, a) for a in u.common(arrays, u.weak[: len(arrays)])], 0)

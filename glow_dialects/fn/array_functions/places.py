@@ -26,7 +26,12 @@ if TYPE_CHECKING:
 
 
 def _split_part(
-    u: Unit, a: SSAValue, sections: int | Sequence[int], index: int, axis: int | None, uneven: bool
+    u: Unit,
+    a: SSAValue,
+    sections: int | Sequence[int] = 1,
+    index: int = 0,
+    axis: int | None = None,
+    uneven: bool = False,
 ) -> SSAValue:
     """One of so many parts, or between places; axis None: of columns; `uneven`: first ones may be longer."""
     rank = len(shape_of(a))
@@ -44,7 +49,7 @@ def _split_part(
     return window(u, a, at, *(i * step + min(i, longer) for i in (index, index + 1)))
 
 
-def _rot90(u: Unit, m: SSAValue, k: int, axes: Sequence[int]) -> SSAValue:
+def _rot90(u: Unit, m: SSAValue, k: int = 1, axes: Sequence[int] = (0, 1)) -> SSAValue:
     rank = len(shape_of(m))
     first, second = (axis_of(a, rank) for a in axes)
     if first == second:
@@ -62,7 +67,7 @@ def _rot90(u: Unit, m: SSAValue, k: int, axes: Sequence[int]) -> SSAValue:
             return u.op("flip", permuted(u, m, order), axes=(second,))
 
 
-def _rollaxis(u: Unit, a: SSAValue, axis: int, start: int) -> SSAValue:
+def _rollaxis(u: Unit, a: SSAValue, axis: int = 0, start: int = 0) -> SSAValue:
     rank = len(shape_of(a))
     if not -rank <= start <= rank:
         raise VerifyException(f"rollaxis to position {start} of {rank} axes; positions are 0 to {rank}")
@@ -77,11 +82,11 @@ def _atleast_3d(u: Unit, a: SSAValue) -> SSAValue:
     return u.reshape(wide, (*shape_of(wide), 1)) if len(shape_of(wide)) == 2 else wide
 
 
-def _at_least(u: Unit, a: SSAValue, rank: int) -> SSAValue:
+def _at_least(u: Unit, a: SSAValue, rank: int = 1) -> SSAValue:
     return at_least(rank)(u, a)
 
 
-def _broadcast_part(u: Unit, *arrays: SSAValue, index: int) -> SSAValue:
+def _broadcast_part(u: Unit, *arrays: SSAValue, index: int = 0) -> SSAValue:
     return u.expand(arrays[index], broadcast_shapes(*map(shape_of, arrays)))
 
 
@@ -90,7 +95,7 @@ def _line(u: Unit, a: SSAValue, axis: int | None) -> tuple[SSAValue, int]:
     return (ravel(u, a), 0) if axis is None else (a, axis_of(axis, len(shape_of(a))))
 
 
-def _delete(u: Unit, arr: SSAValue, obj: int | Sequence[int], axis: int | None) -> SSAValue:
+def _delete(u: Unit, arr: SSAValue, obj: int | Sequence[int] = 0, axis: int | None = None) -> SSAValue:
     whole, at = _line(u, arr, axis)
     try:
         kept = np.delete(np.arange(shape_of(whole)[at]), obj)
@@ -99,7 +104,9 @@ def _delete(u: Unit, arr: SSAValue, obj: int | Sequence[int], axis: int | None) 
     return u.op("gather", whole, u.b.constant(kept), axis=at)
 
 
-def _insert(u: Unit, arr: SSAValue, values: SSAValue, obj: int | Sequence[int], axis: int | None) -> SSAValue:
+def _insert(
+    u: Unit, arr: SSAValue, values: SSAValue, obj: int | Sequence[int] = 0, axis: int | None = None
+) -> SSAValue:
     whole, at = _line(u, arr, axis)
     shape = shape_of(whole)
     new = at_least(len(shape))(u, u.cast(values, element_of(whole)))
@@ -117,7 +124,9 @@ def _insert(u: Unit, arr: SSAValue, values: SSAValue, obj: int | Sequence[int], 
     return u.op("gather", joined(u, [whole, new], at), u.b.constant(places), axis=at)
 
 
-def _triangle_part(u: Unit, upper: bool, index: int, n: int, k: int, m: int | None) -> SSAValue:
+def _triangle_part(
+    u: Unit, upper: bool = False, index: int = 0, n: int = 1, k: int = 0, m: int | None = None
+) -> SSAValue:
     """The rows or the columns of the elements of a triangle."""
     if is_open((n, k, n if m is None else m)):
         raise VerifyException("the indices of a triangle need sizes known at compile time; use np.tril")

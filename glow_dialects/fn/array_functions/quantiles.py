@@ -11,7 +11,7 @@ from xdsl.dialects.builtin import f64, i1, i64
 from xdsl.ir import Attribute, SSAValue
 from xdsl.utils.exceptions import VerifyException
 
-from glow_dialects.core.types import dtype_of, element_of, is_float, shape_of
+from glow_dialects.core.types import element_of, is_float, shape_of
 from glow_dialects.fn.array_functions.arrays import (
     Axes,
     Maker,
@@ -22,6 +22,7 @@ from glow_dialects.fn.array_functions.arrays import (
     permuted,
     real,
     reduced,
+    root,
     sort,
     summands,
     window,
@@ -45,7 +46,14 @@ def _rows(u: Unit, a: SSAValue, axes: Sequence[int]) -> SSAValue:
 
 
 def _quantile(
-    u: Unit, a: SSAValue, q: Ranks, axis: Axes, keepdims: bool, *, mean: bool = False, nan: bool = False
+    u: Unit,
+    a: SSAValue,
+    q: Ranks = 0.5,
+    axis: Axes = None,
+    keepdims: bool = False,
+    *,
+    mean: bool = False,
+    nan: bool = False,
 ) -> SSAValue:
     """Elements at places of their order, or on the line between two; of several places, along axes before.
 
@@ -125,18 +133,18 @@ def _at_places_of_rest(
 
 
 def _percent(nan: bool) -> Maker:
-    def make(u: Unit, a: SSAValue, q: Ranks, axis: Axes, keepdims: bool) -> SSAValue:
+    def make(u: Unit, a: SSAValue, q: Ranks = 50, axis: Axes = None, keepdims: bool = False) -> SSAValue:
         return _quantile(u, a, (np.asarray(q) / 100).tolist(), axis, keepdims, nan=nan)
 
     return make
 
 
-def _of_rest(u: Unit, a: SSAValue, q: Ranks, axis: Axes, keepdims: bool) -> SSAValue:
+def _of_rest(u: Unit, a: SSAValue, q: Ranks = 0.5, axis: Axes = None, keepdims: bool = False) -> SSAValue:
     return _quantile(u, a, q, axis, keepdims, nan=True)
 
 
 def _median(nan: bool) -> Maker:
-    def make(u: Unit, a: SSAValue, axis: Axes, keepdims: bool) -> SSAValue:
+    def make(u: Unit, a: SSAValue, axis: Axes = None, keepdims: bool = False) -> SSAValue:
         return _quantile(u, a, 0.5, axis, keepdims, mean=True, nan=nan)
 
     return make
@@ -150,16 +158,14 @@ def filled(u: Unit, x: SSAValue, value: float) -> SSAValue:
     return u.op("select", u.op("is_nan", x), u.b.scalar(value, x), x)
 
 
-def _nan_to_num(u: Unit, x: SSAValue, nan: float) -> SSAValue:
-    if not is_float(element_of(x)):
-        return x
-    limit = float(np.finfo(dtype_of(element_of(x))).max)
-    floor = u.op("min", filled(u, x, nan), u.b.scalar(limit, x))
-    return u.op("max", floor, u.b.scalar(-limit, x))
+def _nan_to_num(
+    u: Unit, x: SSAValue, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None
+) -> SSAValue:
+    return u.op("nan_to_num", x, nan=nan, posinf=posinf, neginf=neginf) if is_float(element_of(x)) else x
 
 
 def _nan_reduced(kind: str, value: float) -> Maker:
-    def make(u: Unit, a: SSAValue, axis: Axes, keepdims: bool) -> SSAValue:
+    def make(u: Unit, a: SSAValue, axis: Axes = None, keepdims: bool = False) -> SSAValue:
         extreme = kind in ("max", "min")
         whole = counted(u, a) if extreme else summands(u, a)
         result = reduced(u, kind, filled(u, whole, value), axis, keepdims)
@@ -178,13 +184,13 @@ def _kept(u: Unit, a: SSAValue, axis: Axes, keepdims: bool = True) -> SSAValue:
     return reduced(u, "sum", ones, axis, keepdims)
 
 
-def _nan_mean(u: Unit, a: SSAValue, axis: Axes, keepdims: bool) -> SSAValue:
+def _nan_mean(u: Unit, a: SSAValue, axis: Axes = None, keepdims: bool = False) -> SSAValue:
     x = real(u, a)
     mean = u.op("div", reduced(u, "sum", filled(u, x, 0.0), axis, True), _kept(u, x, axis))
     return mean if keepdims else reduced(u, "sum", mean, axis)
 
 
-def _nan_var(u: Unit, a: SSAValue, axis: Axes, ddof: int, keepdims: bool) -> SSAValue:
+def _nan_var(u: Unit, a: SSAValue, axis: Axes = None, ddof: int = 0, keepdims: bool = False) -> SSAValue:
     x = real(u, a)
     d = filled(u, u.op("sub", x, _nan_mean(u, x, axis, True)), 0.0)
     count = u.op("sub", _kept(u, x, axis), u.b.scalar(ddof, x))
@@ -192,12 +198,12 @@ def _nan_var(u: Unit, a: SSAValue, axis: Axes, ddof: int, keepdims: bool) -> SSA
     return variance if keepdims else reduced(u, "sum", variance, axis)
 
 
-def _nan_std(u: Unit, a: SSAValue, axis: Axes, ddof: int, keepdims: bool) -> SSAValue:
-    return u.op("sqrt", _nan_var(u, a, axis, ddof, keepdims))
+def _nan_std(u: Unit, a: SSAValue, axis: Axes = None, ddof: int = 0, keepdims: bool = False) -> SSAValue:
+    return root(u, _nan_var(u, a, axis, ddof, keepdims))
 
 
 def _nan_accumulated(kind: str, value: float) -> Maker:
-    def make(u: Unit, a: SSAValue, axis: int | None) -> SSAValue:
+    def make(u: Unit, a: SSAValue, axis: int | None = None) -> SSAValue:
         return accumulated(kind)(u, filled(u, a, value), axis)
 
     return make

@@ -18,7 +18,9 @@ if TYPE_CHECKING:
     from glow_dialects.fn.unit import Unit
 
 
-def _arange(u: Unit, start: float, stop: float | None, step: float, dtype: str | None) -> SSAValue:
+def _arange(
+    u: Unit, start: float = 0, stop: float | None = None, step: float = 1, dtype: str | None = None
+) -> SSAValue:
     first, last = (0, start) if stop is None else (start, stop)
     if step == 0:
         raise VerifyException("arange by steps of 0; give another step")
@@ -41,7 +43,7 @@ def _open_arange(u: Unit, first: Any, last: Any, step: Any, dtype: str | None) -
 def _diagonals(kind: str, known: Callable[..., Array]) -> Maker:
     """1 where a column is that of the diagonal, or compares with it, else 0."""
 
-    def make(u: Unit, N: int, M: int | None, k: int, dtype: str) -> SSAValue:
+    def make(u: Unit, N: int = 1, M: int | None = None, k: int = 0, dtype: str = "float64") -> SSAValue:
         if not is_open((N, N if M is None else M, k)):
             return u.cast(u.b.constant(known(N, M, k)), element_type(dtype))
         columns = N if M is None else M
@@ -52,7 +54,7 @@ def _diagonals(kind: str, known: Callable[..., Array]) -> Maker:
     return make
 
 
-def _linspace(u: Unit, start: SSAValue, stop: SSAValue, num: int, endpoint: bool) -> SSAValue:
+def _linspace(u: Unit, start: SSAValue, stop: SSAValue, num: int = 50, endpoint: bool = True) -> SSAValue:
     first, last = (real(u, x) for x in pair(u, start, stop))
     steps = max(num - 1 if endpoint else num, 1)
     shape = (num, *(1,) * len(broadcast_shapes(shape_of(first), shape_of(last))))

@@ -8,6 +8,7 @@ from functools import cache
 from xdsl.utils.exceptions import VerifyException
 
 from glow_dialects.fn.primitive import Primitive
+from glow_dialects.fn.primitives.accumulated import accumulating
 from glow_dialects.fn.primitives.arithmetic import ARITHMETIC
 from glow_dialects.fn.primitives.assignment import ASSIGNMENT
 from glow_dialects.fn.primitives.changes import CHANGES
@@ -52,7 +53,7 @@ def primitive_named(text: str) -> Primitive:
     if text.startswith("py:"):
         return NumberFunction(text.removeprefix("py:"))
     card = _BY_NAME.get(text)
-    primitive = operator_primitive(text) if card is None else card()
+    primitive = card() if card is not None else accumulating(text) or operator_primitive(text)
     if primitive is None:
         near = get_close_matches(text, _BY_NAME, 3)
         hint = f"did you mean {' or '.join(near)}?" if near else "see the reference of functions"

@@ -12,17 +12,10 @@ from xdsl.dialects.builtin import f64, i1, i8, i64
 from xdsl.ir import SSAValue
 from xdsl.utils.exceptions import VerifyException
 
-from glow_dialects.core.types import dtype_of, element_of, element_type, is_float, shape_of, tensor
+from glow_dialects.core.types import dtype_of, element_of, element_type, shape_of, tensor
 from glow_dialects.fn.domain import NoneType, Scalar, TupleType
-from glow_dialects.fn.primitive import Options, Pointwise, Result, Term, Typing
-from glow_dialects.fn.primitives.scalars import (
-    UFUNC,
-    Mathematical,
-    Predicate,
-    Rounding,
-    ScalarPrimitive,
-    Unary,
-)
+from glow_dialects.fn.primitive import Options, Result, Term, Typing
+from glow_dialects.fn.primitives.scalars import UFUNC, Mathematical, Predicate, Rounding, ScalarPrimitive
 from glow_dialects.fn.python_values import TUPLES, ZERO
 from glow_dialects.fn.syntax import FnOp
 from glow_dialects.fn.unit import promoted
@@ -43,23 +36,25 @@ if TYPE_CHECKING:
     from glow_dialects.fn.unit import Unit
 
 
-class Arithmetic(ScalarPrimitive, Pointwise):
+class Arithmetic(ScalarPrimitive):
     """A function of two numbers of one kind, which gives that kind."""
 
     arity, fits = 2, True
 
 
+class Counted(ScalarPrimitive):
+    """A function of numbers to which booleans are ints of 8 bits."""
+
+    fits = True
+
+    def operands(self, u: Unit, x: Sequence[SSAValue]) -> list[SSAValue]:
+        return [u.cast(v, i8) if element_of(v) == i1 else v for v in u.common(x, u.weak)]
+
+
 class Add(Arithmetic):
     """a + b; of tuples, one after the other."""
 
-    name, graph = "add", AddOp
-    called = (operator.add, np.add)
-
-    def numbers(self, *x: Any) -> Any:
-        return x[0] + x[1]
-
-    def partial(self, i: int, d: Term, x: Sequence[Term], y: Result) -> Term | None:
-        return d
+    name, graph, exact = "add", AddOp, operator.add
 
     def infer(self, m: Typing, op: FnOp, x: list[V], where: str) -> V:
         if all(isinstance(v.type, TupleType) for v in x):
@@ -78,14 +73,7 @@ class Add(Arithmetic):
 class Sub(Arithmetic):
     """a - b."""
 
-    name, graph, instead = "sub", SubOp, "^, or astype(int)"
-    called = (operator.sub, np.subtract)
-
-    def numbers(self, *x: Any) -> Any:
-        return x[0] - x[1]
-
-    def partial(self, i: int, d: Term, x: Sequence[Term], y: Result) -> Term | None:
-        return -d if i else d
+    name, graph, exact, instead = "sub", SubOp, operator.sub, "^, or astype(int)"
 
     def with_zero(self, m: Typing, op: FnOp, x: list[V]) -> V:
         return x[0] if is_zero(x[1]) else Neg().infer(m, op, [x[1]], op.source)
@@ -99,106 +87,46 @@ class Sub(Arithmetic):
 class Mul(Arithmetic):
     """a * b."""
 
-    name, graph, absorbing = "mul", MulOp, True
-    called = (operator.mul, np.multiply)
-
-    def numbers(self, *x: Any) -> Any:
-        return x[0] * x[1]
-
-    def partial(self, i: int, d: Term, x: Sequence[Term], y: Result) -> Term | None:
-        return d * x[1 - i]
+    name, graph, exact, absorbing = "mul", MulOp, operator.mul, True
 
 
-class Div(Arithmetic):
+class Div(Mathematical):
     """a / b, a float."""
 
-    name, graph, absorbing, fits = "div", DivOp, True, False
-    called = (operator.truediv, np.divide)
+    name, arity, graph, exact, absorbing = "div", 2, DivOp, operator.truediv, True
 
-    def kinds(self, kind: str, where: str) -> tuple[str, str]:
-        return "float", "float"
-
-    def numbers(self, *x: Any) -> Any:
-        a, b = x
-        if b != 0:
-            return a / b
-        return math.nan if a == 0 or a != a else math.copysign(math.inf, a) * math.copysign(1.0, b)
-
-    def partial(self, i: int, d: Term, x: Sequence[Term], y: Result) -> Term | None:
-        return -(d * y()) / x[1] if i else d / x[1]
-
-    def build(self, u: Unit, options: dict[str, Any], attributes: Options, x: Sequence[SSAValue]) -> SSAValue:
+    def operands(self, u: Unit, x: Sequence[SSAValue]) -> list[SSAValue]:
         kind = promoted([dtype_of(v.type) for v in x], u.weak)
         element = f64 if kind.kind in "biu" else element_type(kind)
-        return u.b(DivOp(*(u.cast(v, element) for v in x)))
+        return [u.cast(v, element) for v in x]
 
 
-class FloorDiv(Rounding):
+class FloorDiv(Counted):
     """a // b; of ints, ZeroDivisionError where b is 0."""
 
-    name, arity, graph, fits = "floor_div", 2, FloorDivOp, True
-    called = (operator.floordiv, np.floor_divide)
-
-    def kinds(self, kind: str, where: str) -> tuple[str, str]:
-        return ScalarPrimitive.kinds(self, kind, where)
-
-    def numbers(self, *x: Any) -> Any:
-        ints = isinstance(x[0], int) and isinstance(x[1], int)
-        return x[0] // x[1] if x[1] != 0 or ints else Div().numbers(*x)
-
-    def build(self, u: Unit, options: dict[str, Any], attributes: Options, x: Sequence[SSAValue]) -> SSAValue:
-        return u.b(FloorDivOp(*counted(u, x)))
+    name, arity, graph, exact = "floor_div", 2, FloorDivOp, operator.floordiv
 
 
-class Mod(Arithmetic):
+class Mod(Counted):
     """a % b, with the sign of b; of ints, ZeroDivisionError where b is 0."""
 
-    name, graph = "mod", ModOp
-    called = (operator.mod, np.mod)
-
-    def numbers(self, *x: Any) -> Any:
-        ints = isinstance(x[0], int) and isinstance(x[1], int)
-        return x[0] % x[1] if ints or (x[1] != 0 and math.isfinite(x[0])) else math.nan
-
-    def build(self, u: Unit, options: dict[str, Any], attributes: Options, x: Sequence[SSAValue]) -> SSAValue:
-        return u.b(ModOp(*counted(u, x)))
-
-    def partial(self, i: int, d: Term, x: Sequence[Term], y: Result) -> Term | None:
-        return -(d * ((x[0] - y()) / x[1])) if i else d
+    name, arity, graph, exact = "mod", 2, ModOp, operator.mod
 
 
-class Fmod(Mathematical):
+class Fmod(Counted, Mathematical):
     """The rest of a / b, with the sign of a; NumPy's of ints is one."""
 
-    name, arity, graph, code, fits = "fmod", 2, FmodOp, "fmod", True
-    called = (math.fmod, np.fmod)
+    name, arity, graph, exact, code = "fmod", 2, FmodOp, math.fmod, "fmod"
 
     def as_arrays(self, op: FnOp, kinds: Sequence[str]) -> bool:
         return UFUNC in op.attributes and "float" not in kinds
 
-    def build(self, u: Unit, options: dict[str, Any], attributes: Options, x: Sequence[SSAValue]) -> SSAValue:
-        return u.b(FmodOp(*counted(u, x)))
 
-    def numbers(self, *x: Any) -> Any:
-        return math.fmod(*x) if x[1] != 0 and math.isfinite(x[0]) else math.nan
-
-    def partial(self, i: int, d: Term, x: Sequence[Term], y: Result) -> Term | None:
-        return -(d * ((x[0] - y()) / x[1])) if i else d
-
-
-def counted(u: Unit, x: Sequence[SSAValue]) -> list[SSAValue]:
-    """Operands of one element type; booleans become ints of 8 bits."""
-    return [u.cast(v, i8) if element_of(v) == i1 else v for v in u.common(x, u.weak)]
-
-
-class Pos(ScalarPrimitive, Pointwise):
+class Pos(ScalarPrimitive):
     """+a: a, but of a bool an int."""
 
-    name, instead = "pos", "astype(int)"
+    name, exact, instead = "pos", operator.pos, "astype(int)"
     called = (operator.pos, np.positive)
-
-    def numbers(self, *x: Any) -> Any:
-        return +x[0]
 
     def infer(self, m: Typing, op: FnOp, x: list[V], where: str) -> V:
         if isinstance(x[0].type, Scalar) and x[0].type.kind != "bool" or is_zero(x[0]):
@@ -214,76 +142,46 @@ class Pos(ScalarPrimitive, Pointwise):
         return d
 
 
-class Neg(ScalarPrimitive, Pointwise):
+class Neg(ScalarPrimitive):
     """-a."""
 
-    name, graph, absorbing, instead = "neg", NegOp, True, "~, or astype(int)"
-    called = (operator.neg, np.negative)
-
-    def numbers(self, *x: Any) -> Any:
-        return -x[0]
-
-    def partial(self, i: int, d: Term, x: Sequence[Term], y: Result) -> Term | None:
-        return -d
+    name, graph, exact, absorbing, instead = "neg", NegOp, operator.neg, True, "~, or astype(int)"
 
 
-class Abs(ScalarPrimitive, Pointwise):
+class Abs(ScalarPrimitive):
     """|a|."""
 
-    name, graph = "abs", AbsOp
-    called = (abs, np.abs)
-
-    def numbers(self, *x: Any) -> Any:
-        return abs(x[0])
-
-    def partial(self, i: int, d: Term, x: Sequence[Term], y: Result) -> Term | None:
-        return d * x[0].prim(Sign)
+    name, graph, exact = "abs", AbsOp, abs
 
 
-class Sign(Rounding):
+class Sign(ScalarPrimitive):
     """-1, 0 or 1."""
 
     name, graph, instead = "sign", SignOp, "astype(int)"
-    called = (np.sign,)
-
-    def kinds(self, kind: str, where: str) -> tuple[str, str]:
-        return ScalarPrimitive.kinds(self, kind, where)
-
-    def numbers(self, *x: Any) -> Any:
-        sign = (x[0] > 0) - (x[0] < 0)
-        return sign if isinstance(x[0], int) else x[0] if x[0] != x[0] else float(sign)
 
 
 class Floor(Rounding):
     """The largest int that is no larger."""
 
-    name, graph = "floor", FloorOp
+    name, graph, exact = "floor", FloorOp, math.floor
     called = (math.floor,)
-
-    def numbers(self, *x: Any) -> Any:
-        return math.floor(x[0])
 
 
 class Ceil(Rounding):
     """The smallest int that is no smaller."""
 
-    name, graph = "ceil", CeilOp
+    name, graph, exact = "ceil", CeilOp, math.ceil
     called = (math.ceil,)
-
-    def numbers(self, *x: Any) -> Any:
-        return math.ceil(x[0])
 
 
 class Round(Rounding):
     """The nearest int, ties to even."""
 
-    name, graph = "round", RoundOp
-
-    def numbers(self, *x: Any) -> Any:
-        return round(x[0])
+    name, graph, exact = "round", RoundOp, round
+    called = ()
 
 
-class WholeFloat(Unary):
+class WholeFloat(Mathematical):
     """A whole float from a float: infinities and NaN are themselves; ints too."""
 
     def numbers(self, *x: Any) -> Any:
@@ -293,45 +191,33 @@ class WholeFloat(Unary):
         whole = isinstance(x[0].type, Scalar) and x[0].type.kind != "float"
         return x[0] if whole else super().infer(m, op, x, where)
 
-    def build(self, u: Unit, options: dict[str, Any], attributes: Options, x: Sequence[SSAValue]) -> SSAValue:
-        return super().build(u, options, attributes, x) if is_float(element_of(x[0])) else x[0]
-
-    def partial(self, i: int, d: Term, x: Sequence[Term], y: Result) -> Term | None:
-        return None
+    def operands(self, u: Unit, x: Sequence[SSAValue]) -> list[SSAValue]:
+        return list(x)
 
 
 class FloorFloat(WholeFloat):
     """The largest whole float that is no larger."""
 
-    name, graph, code = "floor_float", FloorOp, "llvm.floor.f64"
-    called = (np.floor,)
+    name, graph = "floor_float", FloorOp
 
 
 class CeilFloat(WholeFloat):
     """The smallest whole float that is no smaller."""
 
-    name, graph, code = "ceil_float", CeilOp, "llvm.ceil.f64"
-    called = (np.ceil,)
+    name, graph = "ceil_float", CeilOp
 
 
-class Rint(Unary):
+class Rint(Mathematical):
     """The nearest whole float, ties to even, of ints too."""
 
-    name, graph, code = "rint", RoundOp, "llvm.roundeven.f64"
-    called = (np.rint,)
-
-    def partial(self, i: int, d: Term, x: Sequence[Term], y: Result) -> Term | None:
-        return None
+    name, graph = "rint", RoundOp
 
 
 class ToInt(Rounding):
     """A number as an int."""
 
-    name, shown = "to_int", "int"
+    name, shown, exact = "to_int", "int", int
     called = (int, math.trunc)
-
-    def numbers(self, *x: Any) -> Any:
-        return int(x[0])
 
     def build(self, u: Unit, options: dict[str, Any], attributes: Options, x: Sequence[SSAValue]) -> SSAValue:
         return u.cast(x[0], i64)
@@ -340,11 +226,7 @@ class ToInt(Rounding):
 class ToFloat(Mathematical):
     """A number as a float."""
 
-    name, shown = "to_float", "float"
-    called = (float,)
-
-    def numbers(self, *x: Any) -> Any:
-        return float(x[0])
+    name, shown, exact = "to_float", "float", float
 
     def build(self, u: Unit, options: dict[str, Any], attributes: Options, x: Sequence[SSAValue]) -> SSAValue:
         return u.real(x[0])
@@ -356,8 +238,7 @@ class ToFloat(Mathematical):
 class ToBool(Predicate):
     """Whether a number is not 0."""
 
-    name, shown = "to_bool", "a condition"
-    called = (bool,)
+    name, shown, exact = "to_bool", "a condition", bool
 
     def infer(self, m: Typing, op: FnOp, x: list[V], where: str) -> V:
         match x[0].type:
@@ -371,9 +252,6 @@ class ToBool(Predicate):
     def other(self, op: FnOp, *x: Any) -> Any:
         return bool(x[0]) if x[0] is None or isinstance(x[0], TUPLES) else super().other(op, *x)
 
-    def numbers(self, *x: Any) -> Any:
-        return bool(x[0])
-
     def build(self, u: Unit, options: dict[str, Any], attributes: Options, x: Sequence[SSAValue]) -> SSAValue:
         return u.op("cmp_ne", x[0], u.b.scalar(0, x[0]))
 
@@ -381,10 +259,8 @@ class ToBool(Predicate):
 class Not(Predicate):
     """Whether a number is 0."""
 
-    name, graph = "not", NotOp
-
-    def numbers(self, *x: Any) -> Any:
-        return not x[0]
+    name, graph, exact = "not", NotOp, operator.not_
+    called = ()
 
     def build(self, u: Unit, options: dict[str, Any], attributes: Options, x: Sequence[SSAValue]) -> SSAValue:
         bools = tensor(shape_of(x[0]), i1)

@@ -13,8 +13,8 @@ from glow_dialects.core.errors import UnsupportedError, raised
 from glow_dialects.core.types import element_of, shape_of
 from glow_dialects.fn.array_functions.assign import row_mask, setitem, trimmed
 from glow_dialects.fn.array_keys import At
+from glow_dialects.fn.domain import FLOAT, Scalar, TensorType, Text, TupleType
 from glow_dialects.fn.domain import ZERO as NOTHING
-from glow_dialects.fn.domain import Scalar, TensorType, Text, TupleType
 from glow_dialects.fn.domain import text as text_of
 from glow_dialects.fn.primitive import (
     Function,
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 class SetItem(Primitive):
     """x with another value at an index, a name, or where a mask or an array of indices points."""
 
-    name, arity, linear = "set_item", 3, (0,)
+    name, arity, linear, stores = "set_item", 3, (0,), True
 
     def infer(self, m: Typing, op: FnOp, x: list[V], where: str) -> V:
         if isinstance(x[1].type, Text):
@@ -93,7 +93,8 @@ class SetItem(Primitive):
         return value if whole is None else whole if value is None else whole.plus(value)
 
     def vjp(self, op: FnOp, d: Term, x: Sequence[Term], y: Result) -> Terms:
-        return [d.prim(SetItem, x[1], d.zero()), None, d.prim(TakeLike, x[1], x[2])]
+        value = d.prim(TakeLike, x[1], x[2])  # before the store, which may write into d
+        return [d.prim(SetItem, x[1], d.zero()), None, value]
 
 
 def _with_key(whole: V, key: str, value: V, where: str) -> V:
@@ -120,6 +121,9 @@ class TakeLike(Primitive):
             return Item().infer(m, op, [d, index], where)
         if isinstance(value.type, Scalar) and value.type.kind != "float":
             return V(NOTHING)
+        double = isinstance(d.type, TensorType) and d.type.dtype == "float64"
+        if double and value.type == FLOAT and isinstance(index.type, Scalar):
+            return Item().at(m, d, index, where)
         like = ToArray().infer(m, op, [value], where)
         return UnstackLike().infer(m, op, [m.tensors(self, {}, [d, index, like], where), value], where)
 

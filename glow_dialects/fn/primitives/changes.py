@@ -13,8 +13,7 @@ from glow_dialects.core.errors import UnsupportedError
 from glow_dialects.core.types import element_of, shape_of
 from glow_dialects.fn.domain import TensorType, TupleType, Type
 from glow_dialects.fn.domain import text as text_of
-from glow_dialects.fn.primitive import Function, Options, Primitive, Term, Typing, text
-from glow_dialects.fn.python_values import is_tuple
+from glow_dialects.fn.primitive import Options, Primitive, Term, Typing, number, text
 from glow_dialects.fn.syntax import FnOp
 from glow_dialects.fn.values import V
 
@@ -26,6 +25,7 @@ class Apart(Primitive):
     """A value that is read after a second one was changed in place: refused where they may share memory.
 
     `whole`: the first is or holds the second; else it is held by it, and stays where the second is a list.
+    `list`: the number of the one that holds the other if it is a list; an array holds nothing.
     """
 
     name, arity, linear, types_only = "apart", 2, (0,), (1,)
@@ -35,19 +35,12 @@ class Apart(Primitive):
 
     def infer(self, m: Typing, op: FnOp, x: list[V], where: str) -> V:
         changed = x[1].type
+        if "list" in op.attributes and isinstance(x[number(op, "list")].type, TensorType):
+            return x[0]
         array = isinstance(changed, TensorType) and bool(changed.shape)
         if _may_share(x[0].type, array, isinstance(changed, TupleType) and _is_whole(op)):
             raise UnsupportedError(f"{where}: {text(op, 'message')}")
         return x[0]
-
-    def python(self, op: FnOp) -> Function:
-        def run(v: Any, changed: Any) -> Any:
-            array = isinstance(changed, np.ndarray) and changed.ndim > 0
-            if _share(v, array, is_tuple(changed) and _is_whole(op)):
-                raise UnsupportedError(f"{op.source}: {text(op, 'message')}")
-            return v
-
-        return run
 
     def transpose(self, op: FnOp, i: int, d: Term, x: Sequence[Term]) -> Term:
         return d
@@ -62,12 +55,6 @@ def _may_share(kind: Type, array: bool, items: bool) -> bool:
     if isinstance(kind, TupleType):
         return items or any(_may_share(t, array, False) for t in kind.items)
     return (array or items) and isinstance(kind, TensorType) and bool(kind.shape)
-
-
-def _share(value: Any, array: bool, items: bool) -> bool:
-    if is_tuple(value):
-        return items or any(_share(v, array, False) for v in value)
-    return (array or items) and isinstance(value, np.ndarray) and value.ndim > 0
 
 
 class InPlace(Primitive):
@@ -90,15 +77,6 @@ class InPlace(Primitive):
 
     def build(self, u: Unit, options: dict[str, Any], attributes: Options, x: Sequence[SSAValue]) -> SSAValue:
         return u.expand(u.cast(x[1], element_of(x[0])), shape_of(x[0]))
-
-    def python(self, op: FnOp) -> Function:
-        def run(old: Any, new: Any) -> Any:
-            if not isinstance(old, np.ndarray) or not old.ndim or not isinstance(new, np.ndarray):
-                return new
-            _check(old.shape, old.dtype.name, new.shape, new.dtype.name, op.source)
-            return np.broadcast_to(new, old.shape).astype(old.dtype)
-
-        return run
 
     def transpose(self, op: FnOp, i: int, d: Term, x: Sequence[Term]) -> Term:
         return x[1].prim(InPlace, d)

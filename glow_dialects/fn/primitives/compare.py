@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -13,12 +13,14 @@ from xdsl.utils.exceptions import VerifyException
 
 from glow_dialects.core.errors import UnsupportedError
 from glow_dialects.core.graph_op import GraphOp
-from glow_dialects.core.types import dtype_of, element_of, is_float
+from glow_dialects.core.types import element_of, is_float
 from glow_dialects.fn.domain import RANK, NoneType, Scalar, TensorType, Text, TupleType, Type, text
-from glow_dialects.fn.primitive import Constant, Function, Options, Pointwise, Result, Term, Typing
-from glow_dialects.fn.primitives.arithmetic import Arithmetic, Not
+from glow_dialects.fn.primitive import Function, Options, Pointwise, Result, Term, Typing
+from glow_dialects.fn.primitives.arithmetic import Arithmetic, Counted, Not
 from glow_dialects.fn.primitives.scalars import Predicate, ScalarPrimitive
+from glow_dialects.fn.regions import out_of_bounds
 from glow_dialects.fn.syntax import FnOp
+from glow_dialects.fn.unit import limits
 from glow_dialects.fn.values import V, parts
 from glow_dialects.ops.arithmetic import MaxOp, MinOp
 from glow_dialects.ops.compare import CmpEqOp, CmpGeOp, CmpGtOp, CmpLeOp, CmpLtOp, CmpNeOp
@@ -40,21 +42,15 @@ if TYPE_CHECKING:
 
 
 class Comparison(Predicate):
-    """A comparison of two numbers: `code` is its sign."""
+    """A comparison of two numbers."""
 
     arity = 2
-    code: ClassVar[str] = ""
-    compare: ClassVar[Callable[[Any, Any], Any]]
 
     def kinds(self, kind: str, where: str) -> tuple[str, str]:
         return "int" if kind == "bool" else kind, "bool"
 
-    def numbers(self, *x: Any) -> Any:
-        return type(self).compare(*x)
-
-    def build(self, u: Unit, options: dict[str, Any], attributes: Options, x: Sequence[SSAValue]) -> SSAValue:
-        assert self.graph is not None
-        return u.b(self.graph(*u.exact(x)))
+    def operands(self, u: Unit, x: Sequence[SSAValue]) -> list[SSAValue]:
+        return u.exact(x)
 
     def infer(self, m: Typing, op: FnOp, x: list[V], where: str) -> V:
         kinds = {v.type.kind for v in x if isinstance(v.type, Scalar)}
@@ -96,46 +92,40 @@ def _same(m: Typing, a: V, b: V, where: str) -> V:
 class Eq(Equality):
     """a == b."""
 
-    name, graph, code, compare = "eq", CmpEqOp, "==", operator.eq
-    called = (operator.eq, np.equal)
+    name, graph, exact = "eq", CmpEqOp, operator.eq
 
 
 class Ne(Equality):
     """a != b."""
 
-    name, graph, code, compare = "ne", CmpNeOp, "!=", operator.ne
-    called = (operator.ne, np.not_equal)
+    name, graph, exact = "ne", CmpNeOp, operator.ne
 
 
 class Lt(Comparison):
     """a < b."""
 
-    name, graph, code, compare = "lt", CmpLtOp, "<", operator.lt
-    called = (operator.lt, np.less)
+    name, graph, exact = "lt", CmpLtOp, operator.lt
 
 
 class Le(Comparison):
     """a <= b."""
 
-    name, graph, code, compare = "le", CmpLeOp, "<=", operator.le
-    called = (operator.le, np.less_equal)
+    name, graph, exact = "le", CmpLeOp, operator.le
 
 
 class Gt(Comparison):
     """a > b."""
 
-    name, graph, code, compare = "gt", CmpGtOp, ">", operator.gt
-    called = (operator.gt, np.greater)
+    name, graph, exact = "gt", CmpGtOp, operator.gt
 
 
 class Ge(Comparison):
     """a >= b."""
 
-    name, graph, code, compare = "ge", CmpGeOp, ">=", operator.ge
-    called = (operator.ge, np.greater_equal)
+    name, graph, exact = "ge", CmpGeOp, operator.ge
 
 
-class Bits(ScalarPrimitive, Constant):
+class Bits(ScalarPrimitive):
     """A function of the bits of ints, or of booleans: `logic` is its graph operator for those."""
 
     arity, fits = 2, True
@@ -148,7 +138,7 @@ class Bits(ScalarPrimitive, Constant):
         return kind, kind
 
     def build(self, u: Unit, options: dict[str, Any], attributes: Options, x: Sequence[SSAValue]) -> SSAValue:
-        same = u.common(x, u.weak)
+        same = self.operands(u, x)
         kind = element_of(same[0])
         if is_float(kind):
             raise VerifyException(f"{self.name} of arrays of floats; use comparisons or ints")
@@ -160,71 +150,41 @@ class Bits(ScalarPrimitive, Constant):
 class BitAnd(Bits):
     """a & b."""
 
-    name, graph, logic = "bitand", BitwiseAndOp, AndOp
-    called = (operator.and_, np.bitwise_and)
-
-    def numbers(self, *x: Any) -> Any:
-        return x[0] & x[1]
+    name, graph, logic, exact = "bitand", BitwiseAndOp, AndOp, operator.and_
 
 
 class BitOr(Bits):
     """a | b."""
 
-    name, graph, logic = "bitor", BitwiseOrOp, OrOp
-    called = (operator.or_, np.bitwise_or)
-
-    def numbers(self, *x: Any) -> Any:
-        return x[0] | x[1]
+    name, graph, logic, exact = "bitor", BitwiseOrOp, OrOp, operator.or_
 
 
 class BitXor(Bits):
     """a ^ b."""
 
-    name, graph, logic = "bitxor", BitwiseXorOp, XorOp
-    called = (operator.xor, np.bitwise_xor)
-
-    def numbers(self, *x: Any) -> Any:
-        return x[0] ^ x[1]
+    name, graph, logic, exact = "bitxor", BitwiseXorOp, XorOp, operator.xor
 
 
-class ShiftLeft(Bits):
+class Shift(Counted, Bits):
+    """Bits moved: NumPy's of booleans are ints of 8 bits."""
+
+
+class ShiftLeft(Shift):
     """a << b."""
 
-    name, graph = "shl", ShiftLeftOp
-    called = (operator.lshift, np.left_shift)
-
-    def numbers(self, *x: Any) -> Any:
-        return x[0] << x[1]
+    name, graph, exact = "shl", ShiftLeftOp, operator.lshift
 
 
-class ShiftRight(Bits):
-    """a >> b."""
+class ShiftRight(Shift):
+    """a >> b; by as many bits as there are or more, or by less than none, the sign is left."""
 
-    name, graph = "shr", ShiftRightOp
-    called = (operator.rshift, np.right_shift)
-
-    def build(self, u: Unit, options: dict[str, Any], attributes: Options, x: Sequence[SSAValue]) -> SSAValue:
-        same = u.common(x, u.weak)
-        kind = dtype_of(same[0].type)
-        if kind.kind != "i":
-            return super().build(u, options, attributes, x)
-        # by as many bits as there are or more, or by less than none, the sign is left
-        last = u.b.scalar(8 * kind.itemsize - 1, same[1])
-        outside = u.op("or", u.op("cmp_lt", same[1], u.b.scalar(0, same[1])), u.op("cmp_gt", same[1], last))
-        return u.b(ShiftRightOp(same[0], u.op("select", outside, last, same[1])))
-
-    def numbers(self, *x: Any) -> Any:
-        return x[0] >> x[1]
+    name, graph, exact = "shr", ShiftRightOp, operator.rshift
 
 
 class Invert(Bits):
     """Every bit flipped."""
 
-    name, arity, graph, logic = "invert", 1, BitwiseNotOp, NotOp
-    called = (operator.invert, np.invert)
-
-    def numbers(self, *x: Any) -> Any:
-        return ~x[0]
+    name, arity, graph, logic, exact = "invert", 1, BitwiseNotOp, NotOp, operator.invert
 
 
 class Where(Pointwise):
@@ -240,24 +200,6 @@ class Where(Pointwise):
 
     def build(self, u: Unit, options: dict[str, Any], attributes: Options, x: Sequence[SSAValue]) -> SSAValue:
         return u.op("select", u.cast(x[0], i1), *u.common(x[1:], u.weak[1:]))
-
-    def python(self, op: FnOp) -> Function:
-        on_arrays = self.on_arrays(op)
-
-        def run(c: Any, a: Any, b: Any) -> Any:
-            if isinstance(c, np.ndarray | np.generic):
-                return on_arrays(c, a, b)
-            chosen = a if c else b
-            if all(isinstance(v, bool | int | float) for v in (a, b)):
-                return alike(chosen, (a, b))
-            arrays = [isinstance(v, np.ndarray | np.generic) for v in (a, b)]
-            mixed = any(arrays) and all(
-                s or isinstance(v, int | float) for s, v in zip(arrays, (a, b), strict=True)
-            )
-            same = all(arrays) and (a.dtype, a.shape) == (b.dtype, b.shape)
-            return on_arrays(np.bool_(c), a, b) if mixed and not same else chosen
-
-        return run
 
     def partial(self, i: int, d: Term, x: Sequence[Term], y: Result) -> Term | None:
         if i == 0:
@@ -283,150 +225,111 @@ def _of_one_kind(m: Typing, x: Sequence[V]) -> list[V]:
     return [m.as_kind(v, widest) for v in x]
 
 
-class Extreme(Arithmetic):
-    """One of two numbers: the first where it is better, or is no number."""
+class Max(Arithmetic):
+    """The larger of two numbers; NaN where one is."""
 
-    better: ClassVar[str] = ""
+    name, graph = "max", MaxOp
+
+
+class Min(Arithmetic):
+    """The smaller of two numbers; NaN where one is."""
+
+    name, graph = "min", MinOp
+
+
+class Bounded(Arithmetic):
+    """An array on one side of a bound, which may lie outside of what its type holds on the other."""
+
+    fits = False
+
+    def _range(self, dtype: str) -> tuple[int, int] | None:
+        """The ints that may be a bound of an array of a type; None where all may."""
+        held = limits([np.dtype(dtype), np.dtype(np.int64)], [False, True])
+        if held is None or not dtype.startswith(("int", "uint")):
+            return None
+        return (-(2**63), held[1]) if self.graph is MaxOp else (held[0], 2**63 - 1)
 
     def infer(self, m: Typing, op: FnOp, x: list[V], where: str) -> V:
-        if all(isinstance(v.type, Scalar) and v.type.kind == "bool" for v in x):
-            return m.scalar(BitOr() if self.better == ">=" else BitAnd(), x, where)
+        whole, bound = x[0].type, x[1].type
+        if isinstance(whole, TensorType) and isinstance(bound, Scalar) and bound.kind == "int":
+            range_ = None if x[1].whole is not None else self._range(whole.dtype)
+            if range_ is not None and not (bound.const is not None and range_[0] <= bound.const <= range_[1]):
+                m.t.within(x[1].code, *range_)
         return super().infer(m, op, x, where)
 
+    def python(self, op: FnOp) -> Function:
+        run = super().python(op)
+
+        def checked(whole: Any, bound: Any) -> Any:
+            if isinstance(whole, np.ndarray) and type(bound) is int:
+                range_ = self._range(whole.dtype.name)
+                if range_ is not None and not range_[0] <= bound <= range_[1]:
+                    raise out_of_bounds(bound, whole.dtype.name, op.source)
+            return run(whole, bound)
+
+        return checked
+
     def partial(self, i: int, d: Term, x: Sequence[Term], y: Result) -> Term | None:
-        chosen = x[0].prim(Ge if self.better == ">=" else Le, x[1])
+        # An element that equals its bound has the whole gradient.
+        chosen = x[0].prim(Ge if self.graph is MaxOp else Le, x[1])
         return chosen.prim(Where, d.of(0.0), d) if i else chosen.prim(Where, d, 0.0)
 
 
-def alike(chosen: Any, x: Sequence[Any]) -> Any:
-    """One of some Python numbers, of the kind that NumPy gives all of them."""
-    kind = max(map(type, x), key=(bool, int, float).index)
-    return kind(chosen)
-
-
-class Max(Extreme):
-    """The larger of two numbers; NaN where one is."""
-
-    name, graph, better = "max", MaxOp, ">="
-    called = (np.maximum,)
-
-    def numbers(self, *x: Any) -> Any:
-        return alike(x[0] if x[0] >= x[1] or x[0] != x[0] else x[1], x)
-
-
-class Min(Extreme):
-    """The smaller of two numbers; NaN where one is."""
-
-    name, graph, better = "min", MinOp, "<="
-    called = (np.minimum,)
-
-    def numbers(self, *x: Any) -> Any:
-        return alike(x[0] if x[0] <= x[1] or x[0] != x[0] else x[1], x)
-
-
-class ClipLow(Max):
+class ClipLow(Bounded, Max):
     """The larger of an array and a bound, which may lie outside the range of the array's ints."""
 
-    name, fits, called = "clip_low", False, ()
+    name, called = "clip_low", ()
 
-    def build(self, u: Unit, options: dict[str, Any], attributes: Options, x: Sequence[SSAValue]) -> SSAValue:
-        return u.b(MaxOp(*u.common([x[0], u.within(x[1], x)], u.weak)))
+    def operands(self, u: Unit, x: Sequence[SSAValue]) -> list[SSAValue]:
+        return u.common([x[0], u.within(x[1], x)], u.weak)
 
 
-class ClipHigh(Min):
+class ClipHigh(Bounded, Min):
     """The smaller of an array and a bound, which may lie outside the range of the array's ints."""
 
-    name, fits, called = "clip_high", False, ()
+    name, called = "clip_high", ()
 
-    def build(self, u: Unit, options: dict[str, Any], attributes: Options, x: Sequence[SSAValue]) -> SSAValue:
-        return u.b(MinOp(*u.common([x[0], u.within(x[1], x)], u.weak)))
+    def operands(self, u: Unit, x: Sequence[SSAValue]) -> list[SSAValue]:
+        return u.common([x[0], u.within(x[1], x)], u.weak)
 
 
 class Chosen(Arithmetic):
-    """The second of two numbers where it is better than the first, else the first.
-
-    `test` says what is better; `known` whether a number is better than NaN.
-    """
+    """The second of two numbers where it is better than the first, which `test` says, else the first."""
 
     test: ClassVar[type[Comparison]]
-    known: ClassVar[bool] = False
-
-    def second(self, a: Any, b: Any) -> bool:
-        """Whether the second of two Python numbers is chosen."""
-        return self.test.compare(b, a) or (self.known and a != a)
-
-    def numbers(self, *x: Any) -> Any:
-        chosen = x[1] if self.second(*x) else x[0]
-        return alike(chosen, x) if self.known else chosen
 
     def infer(self, m: Typing, op: FnOp, x: list[V], where: str) -> V:
         for v in x:
-            if not self.known and isinstance(v.type, TensorType) and v.type.shape:
+            if isinstance(v.type, TensorType) and v.type.shape:
                 best = "np.maximum or np.max" if self.test is Gt else "np.minimum or np.min"
                 raise UnsupportedError(f"{where}: {self.short} compares {text(v.type)}; use {best}")
         return super().infer(m, op, x, where)
 
     def build(self, u: Unit, options: dict[str, Any], attributes: Options, x: Sequence[SSAValue]) -> SSAValue:
-        a, b = u.common(x, u.weak)
+        a, b = self.operands(u, x)
         assert self.test.graph is not None
-        better = u.b(self.test.graph(b, a))
-        if self.known and is_float(element_of(a)):
-            better = u.op("or", better, u.op("is_nan", a))
-        return u.op("select", better, b, a)
+        return u.op("select", u.b(self.test.graph(b, a)), b, a)
 
     def partial(self, i: int, d: Term, x: Sequence[Term], y: Result) -> Term | None:
         better = x[1].prim(self.test, x[0])
-        if self.known:
-            better = better.prim(BitOr, x[0].prim(Ne, x[0]))
         return better.prim(Where, d, 0.0) if i else better.prim(Where, d.of(0.0), d)
 
 
 class PythonMax(Chosen):
     """Python's max: the first of those that no other is larger than."""
 
-    name, shown, test = "python_max", "max", Gt
+    name, shown, test, exact = "python_max", "max", Gt, max
+    called = ()
 
 
 class PythonMin(Chosen):
     """Python's min: the first of those that no other is smaller than."""
 
-    name, shown, test = "python_min", "min", Lt
-
-
-class Fmax(Chosen):
-    """The larger of two numbers, the other one where one is NaN."""
-
-    name, test, known = "fmax", Gt, True
-    called = (np.fmax,)
-
-
-class Fmin(Chosen):
-    """The smaller of two numbers, the other one where one is NaN."""
-
-    name, test, known = "fmin", Lt, True
-    called = (np.fmin,)
+    name, shown, test, exact = "python_min", "min", Lt, min
+    called = ()
 
 
 COMPARE = (
-    Eq,
-    Ne,
-    Lt,
-    Le,
-    Gt,
-    Ge,
-    BitAnd,
-    BitOr,
-    BitXor,
-    ShiftLeft,
-    ShiftRight,
-    Invert,
-    Where,
-    Max,
-    ClipLow,
-    ClipHigh,
-    Min,
-    PythonMax,
-    PythonMin,
-    Fmax,
-    Fmin,
-)
+    Eq, Ne, Lt, Le, Gt, Ge, BitAnd, BitOr, BitXor, ShiftLeft, ShiftRight, Invert, Where, Max, ClipLow,
+    ClipHigh, Min, PythonMax, PythonMin,
+)  # fmt: skip

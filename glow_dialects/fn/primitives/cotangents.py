@@ -38,15 +38,12 @@ from glow_dialects.fn.primitive import (
     Terms,
     Typing,
     number,
+    total,
 )
 from glow_dialects.fn.python_values import (
     ZERO,
-    Closure,
     add_cotangents,
     env_item,
-    fill,
-    is_tuple,
-    kind_of,
     put,
 )
 from glow_dialects.fn.syntax import FnOp
@@ -83,8 +80,7 @@ class AddAny(Primitive):
         return add_cotangents
 
     def jvp(self, op: FnOp, x: Sequence[Term], d: Terms, y: Term) -> Term | None:
-        left, right = d
-        return right if left is None else left if right is None else left.plus(right)
+        return total(d)
 
     def vjp(self, op: FnOp, d: Term, x: Sequence[Term], y: Result) -> Terms:
         return [d, d]
@@ -193,55 +189,6 @@ class OnesLike(Constant):
         place = where or "grad"
         raise UnsupportedError(f"{place}: grad of a function that returns {text(kind)}; return a float")
 
-    def python(self, op: FnOp) -> Function:
-        def run(x: Any) -> Any:
-            if isinstance(x, float) or (isinstance(x, np.ndarray | np.generic) and x.shape == ()):
-                return 1.0 if isinstance(x, float) else np.ones_like(x)
-            if isinstance(x, np.ndarray):
-                what = f"an array of shape {x.shape}; return a number"
-            elif isinstance(x, bool | int):
-                what = f"a value of type {type(x).__name__}; return a float"
-            else:
-                what = f"{kind_of(x)}; return a float"
-            raise UnsupportedError(f"grad: the function returns {what}")
-
-        return run
-
-
-class InstantiateZeros(_Like):
-    """A gradient without symbolic zeros, for a value that can be differentiated by."""
-
-    name = "instantiate_zeros"
-
-    def vanishes(self, zeros: Sequence[bool]) -> bool:
-        return False
-
-    def infer(self, m: Typing, op: FnOp, x: list[V], where: str) -> V:
-        kind = x[1].type
-        other = isinstance(kind, FnType | NamedType | Scalar | Text | NoneType) and widened(kind) != FLOAT
-        if kind in (INT, BOOL) or other:
-            raise self._refused(op, text(kind))
-        return filled(m, x[0], kind)
-
-    def _refused(self, op: FnOp, what: str) -> UnsupportedError:
-        hint = "differentiate by floats, arrays and tuples of them"
-        return UnsupportedError(f"grad: argument {number(op, 'position')} is {what}; {hint}")
-
-    def python(self, op: FnOp) -> Function:
-        def run(d: Any, x: Any) -> Any:
-            if isinstance(x, bool | int | str | Closure):
-                kind = "a function" if isinstance(x, Closure) else f"of type {type(x).__name__}"
-                raise self._refused(op, kind)
-            return fill(d, x)
-
-        return run
-
-    def jvp(self, op: FnOp, x: Sequence[Term], d: Terms, y: Term) -> Term | None:
-        return d[0]
-
-    def transpose(self, op: FnOp, i: int, d: Term, x: Sequence[Term]) -> Term:
-        return d
-
 
 class Fill(_Like):
     """A cotangent without symbolic zeros, as declared gradients take it, for a value like the second."""
@@ -252,16 +199,9 @@ class Fill(_Like):
         return False
 
     def infer(self, m: Typing, op: FnOp, x: list[V], where: str) -> V:
-        if (
-            is_zero(x[0])
-            and not isinstance(x[1].type, TensorType | TupleType)
-            and widened(x[1].type) != FLOAT
-        ):
-            return x[0]
-        return filled(m, x[0], x[1].type)
-
-    def python(self, op: FnOp) -> Function:
-        return fill
+        d, kind = x[0], x[1].type
+        other = not isinstance(kind, TensorType | TupleType) and widened(kind) != FLOAT
+        return d if is_zero(d) and other else filled(m, d, kind)
 
     def jvp(self, op: FnOp, x: Sequence[Term], d: Terms, y: Term) -> Term | None:
         return d[0]
@@ -270,12 +210,24 @@ class Fill(_Like):
         return d
 
 
+class InstantiateZeros(Fill):
+    """A gradient without symbolic zeros, for a value that can be differentiated by."""
+
+    name = "instantiate_zeros"
+
+    def infer(self, m: Typing, op: FnOp, x: list[V], where: str) -> V:
+        kind = x[1].type
+        if isinstance(kind, FnType | NamedType | Scalar | Text | NoneType) and widened(kind) != FLOAT:
+            hint = "differentiate by floats, arrays and tuples of them"
+            raise UnsupportedError(f"grad: argument {number(op, 'position')} is {text(kind)}; {hint}")
+        return filled(m, x[0], kind)
+
+
 def filled(m: Typing, d: V, kind: Type) -> V:
     """A cotangent without symbolic zeros, for a value of a type."""
     if isinstance(kind, TupleType):
         items = [V(NOTHING)] * len(kind.items) if is_zero(d) else parts(d)
-        zeros = m.tuple([filled(m, a, t) for a, t in zip(items, kind.items, strict=True)])
-        return V(kind.of(zeros.type.items), zeros.code) if isinstance(zeros.type, TupleType) else zeros
+        return m.tuple([filled(m, a, t) for a, t in zip(items, kind.items, strict=True)], kind)
     return m.zeros(kind) if is_zero(d) else d
 
 
@@ -304,22 +256,6 @@ class CheckCotangent(_Like):
 
     def build(self, u: Unit, options: dict[str, Any], attributes: Options, x: Sequence[SSAValue]) -> SSAValue:
         return BroadcastLike().build(u, options, attributes, x)
-
-    def python(self, op: FnOp) -> Function:
-        on_arrays = self.on_arrays(op)
-
-        def run(d: Any, x: Any) -> Any:
-            if d is ZERO or d is None or isinstance(x, bool | int):
-                return ZERO
-            if is_tuple(x) and is_tuple(d) and len(x) == len(d):
-                return tuple(run(a, b) for a, b in zip(d, x, strict=True))
-            if isinstance(x, float) and isinstance(d, bool | int | float):
-                return float(d)
-            if isinstance(x, np.ndarray) and (np.ndim(d) == 0 or np.shape(d) == x.shape):
-                return on_arrays(d, x)
-            raise UnsupportedError(f"{op.source}: the declared gradient gives {kind_of(d)} for {kind_of(x)}")
-
-        return run
 
     def transpose(self, op: FnOp, i: int, d: Term, x: Sequence[Term]) -> Term:
         return d
@@ -377,9 +313,6 @@ class AreFloats(Constant):
 
     def infer(self, m: Typing, op: FnOp, x: list[V], where: str) -> V:
         return m.number(all(v.type == FLOAT for v in x))
-
-    def python(self, op: FnOp) -> Function:
-        return lambda *x: all(isinstance(v, float) for v in x)
 
 
 # --- cotangents of functions: the tuple of those of their captured values, aligned at its end ----

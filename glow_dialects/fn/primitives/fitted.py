@@ -7,12 +7,13 @@ from typing import Any
 import numpy as np
 
 from glow_dialects.core.errors import raised
-from glow_dialects.fn.domain import Scalar, TensorType
+from glow_dialects.fn.domain import Scalar, TensorType, TupleType
 from glow_dialects.fn.primitive import Typing
 from glow_dialects.fn.primitives.arithmetic import ToInt
+from glow_dialects.fn.python_values import alike, is_tuple
 from glow_dialects.fn.regions import out_of_bounds
 from glow_dialects.fn.unit import limits
-from glow_dialects.fn.values import V, is_mapped
+from glow_dialects.fn.values import V, is_mapped, parts
 
 _INT = np.dtype(np.int64)
 
@@ -25,7 +26,11 @@ def _limits(dtype: str) -> tuple[int, int] | None:
 
 
 def fitted(m: Typing, whole: V, value: V, where: str) -> V:
-    """A number that becomes an element of an array: the run stops where the array's type does not hold it."""
+    """A number that becomes an element of an array, or such a list: the run stops where the array's type
+    does not hold it.
+    """
+    if isinstance(whole.type, TensorType) and isinstance(value.type, TupleType) and not is_mapped(value):
+        return m.tuple([fitted(m, whole, item, where) for item in parts(value)])
     if not isinstance(whole.type, TensorType) or not isinstance(value.type, Scalar) or is_mapped(value):
         return value
     if value.type.kind == "float" and whole.type.dtype.startswith(("int", "uint")):
@@ -45,6 +50,8 @@ def fitting(whole: Any, value: Any, where: str) -> Any:
     """The same in the interpreter: OverflowError, or ValueError for NaN."""
     if not isinstance(whole, np.ndarray) or whole.dtype.kind not in "iu":
         return value
+    if is_tuple(value):
+        return alike(value, [fitting(whole, item, where) for item in value])
     if type(value) is float:
         try:
             value = int(value)

@@ -42,9 +42,13 @@ class Item(Primitive):
             if not x[0].type.items:
                 raise UnsupportedError(f"{where}: an item of an empty tuple")
             return m.layer(x[1], parts(x[0]), where)
-        if not isinstance(x[0].type, TensorType) or not x[0].type.shape:
-            raise UnsupportedError(f"{where}: an item of {text(x[0].type)}; use a tuple or an array")
-        return m.tensors(self, {}, x, where)
+        return self.at(m, x[0], x[1], where)
+
+    def at(self, m: Typing, whole: V, index: V, where: str) -> V:
+        """An item of an array."""
+        if not isinstance(whole.type, TensorType) or not whole.type.shape:
+            raise UnsupportedError(f"{where}: an item of {text(whole.type)}; use a tuple or an array")
+        return m.tensors(self, {}, [whole, index], where)
 
     def build(self, u: Unit, options: dict[str, Any], attributes: Options, x: Sequence[SSAValue]) -> SSAValue:
         if element_of(x[1]) == i1:

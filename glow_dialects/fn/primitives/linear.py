@@ -24,11 +24,22 @@ from glow_dialects.fn.domain import (
     text,
 )
 from glow_dialects.fn.domain import ZERO as NOTHING
-from glow_dialects.fn.primitive import Constant, Function, Primitive, Result, Term, Terms, Typing, number
+from glow_dialects.fn.primitive import (
+    Constant,
+    Function,
+    Primitive,
+    Result,
+    Term,
+    Terms,
+    Typing,
+    number,
+    total,
+)
 from glow_dialects.fn.primitives.arithmetic import Add, Mul
+from glow_dialects.fn.primitives.cotangents import Fill, filled
 from glow_dialects.fn.primitives.operators import Operator
 from glow_dialects.fn.primitives.shapes import Astype, Reshape
-from glow_dialects.fn.python_values import ZERO, Closure, alike, is_tuple
+from glow_dialects.fn.python_values import ZERO, Closure
 from glow_dialects.fn.syntax import FnOp
 from glow_dialects.fn.values import V, components, is_zero, parts
 
@@ -47,14 +58,6 @@ def shape_of(kind: Type) -> tuple[int, ...]:
 
 def _leaves(v: V) -> list[V]:
     return [leaf for item in parts(v) for leaf in _leaves(item)] if isinstance(v.type, TupleType) else [v]
-
-
-def _python_leaves(v: Any) -> list[Any]:
-    return [leaf for item in v for leaf in _python_leaves(item)] if is_tuple(v) else [v]
-
-
-def _is_real(v: Any) -> bool:
-    return isinstance(v, float) or isinstance(v, np.ndarray | np.generic) and v.dtype.kind in "fV"
 
 
 def _mul(m: Typing, a: V, b: V, where: str) -> V:
@@ -94,22 +97,10 @@ class Inner(Primitive):
             f"{where}: vjp: the cotangent is {have}, the value {want}; give one of the same type and shape"
         )
 
-    def python(self, op: FnOp) -> Function:
-        def run(y: Any, d: Any) -> float:
-            want, have = _python_leaves(y), _python_leaves(d)
-            pairs = list(zip(want, have, strict=False))
-            shapes = all(b is ZERO or not _is_real(a) or np.shape(a) == np.shape(b) for a, b in pairs)
-            if len(want) != len(have) or not shapes:
-                raise self._differs(op.source, "another", "has a shape or items that it has not")
-            return float(sum(np.sum(np.multiply(a, b)) for a, b in pairs if b is not ZERO and _is_real(a)))
-
-        return run
-
     def jvp(self, op: FnOp, x: Sequence[Term], d: Terms, y: Term) -> Term | None:
         value, cotangent = d
         first = None if value is None else value.prim(Inner, x[1])
-        second = None if cotangent is None else x[0].prim(Inner, cotangent)
-        return first if second is None else second if first is None else first.plus(second)
+        return total([first, None if cotangent is None else x[0].prim(Inner, cotangent)])
 
     def vjp(self, op: FnOp, d: Term, x: Sequence[Term], y: Result) -> Terms:
         return [x[1].prim(Scaled, d, x[0]), x[0].prim(Scaled, d, x[1])]
@@ -131,7 +122,7 @@ class Scaled(Primitive):
             return v
         if isinstance(like, TupleType):
             pairs = zip(parts(v), like.items, strict=True)
-            return m.tuple([self._scaled(m, a, by, t, where) for a, t in pairs])
+            return m.tuple([self._scaled(m, a, by, t, where) for a, t in pairs], like)
         if not is_real(like) or not is_real(v.type):
             return V(NOTHING)
         product = _mul(m, v, by, where)
@@ -141,22 +132,9 @@ class Scaled(Primitive):
             return product
         return m.tensors(Astype(), {"dtype": StringAttr(dtype)}, [product], where)
 
-    def python(self, op: FnOp) -> Function:
-        def run(v: Any, by: float, like: Any) -> Any:
-            if v is ZERO:
-                return ZERO
-            if is_tuple(like):
-                return alike(like, [run(a, by, b) for a, b in zip(v, like, strict=True)])
-            if not _is_real(like) or not _is_real(v):
-                return ZERO
-            return float(v) * by if isinstance(like, float) else np.asarray(v * by, like.dtype)
-
-        return run
-
     def jvp(self, op: FnOp, x: Sequence[Term], d: Terms, y: Term) -> Term | None:
         first = None if d[0] is None else d[0].prim(Scaled, x[1], x[2])
-        second = None if d[1] is None else x[0].prim(Scaled, d[1], x[2])
-        return first if second is None else second if first is None else first.plus(second)
+        return total([first, None if d[1] is None else x[0].prim(Scaled, d[1], x[2])])
 
     def vjp(self, op: FnOp, d: Term, x: Sequence[Term], y: Result) -> Terms:
         return [d.prim(Scaled, x[1], x[0]), x[0].prim(Inner, d), None]
@@ -188,17 +166,6 @@ class Basis(Constant):
             rows if dtype == "float64" else m.tensors(Astype(), {"dtype": StringAttr(dtype)}, [rows], where)
         )
 
-    def python(self, op: FnOp) -> Function:
-        def run(x: Any) -> Any:
-            dtype = np.asarray(x).dtype
-            if not _is_real(x):
-                raise UnsupportedError(
-                    f"{op.source}: jacobian: it must be of and by floats or arrays of them"
-                )
-            return np.eye(np.size(x), dtype=dtype).reshape(np.size(x), *np.shape(x))
-
-        return run
-
 
 class IsWide(Constant):
     """Whether a value has no fewer numbers than what it is differentiated by: forward mode is less work."""
@@ -211,9 +178,6 @@ class IsWide(Constant):
         for v in values:
             _one(v.type, "what the function returns", where)
         return m.number(len(values) != 1 or _size(values[0].type) >= _size(by))
-
-    def python(self, op: FnOp) -> Function:
-        return lambda y, x: is_tuple(y) or np.size(y) >= np.size(x)
 
 
 def _size(kind: Type) -> int:
@@ -237,21 +201,8 @@ class _Shaped(Primitive):
         if is_zero(v):
             return v
         if isinstance(v.type, TupleType):
-            made = m.tuple([self._each(m, item, shape, where) for item in parts(v)])
-            assert isinstance(made.type, TupleType)
-            return V(v.type.of(made.type.items), made.code)
+            return m.tuple([self._each(m, item, shape, where) for item in parts(v)], v.type)
         return m.tensors(Reshape(), {"shape": to_attribute(shape(shape_of(v.type)))}, [v], where)
-
-    def python(self, op: FnOp) -> Function:
-        def run(v: Any, x: Any) -> Any:
-            if v is ZERO:
-                return v
-            if is_tuple(v):
-                return alike(v, [run(item, x) for item in v])
-            made = np.reshape(v, self.shape(np.shape(v), np.shape(x)))
-            return made if made.ndim or made.dtype != np.float64 else made.item()
-
-        return run
 
     def transpose(self, op: FnOp, i: int, d: Term, x: Sequence[Term]) -> Term:
         return d.prim(FlatFirst if self.first else FlatLast, x[1])
@@ -293,43 +244,20 @@ class FlatLast(_Shaped):
         return d.prim(ShapedLast, x[1])
 
 
-class Instantiated(Primitive):
+class Instantiated(Fill):
     """A tangent without symbolic zeros, for the value that it belongs to."""
 
-    name, arity, linear, types_only = "instantiated", 2, (0,), (1,)
-
-    def vanishes(self, zeros: Sequence[bool]) -> bool:
-        return False
+    name = "instantiated"
 
     def infer(self, m: Typing, op: FnOp, x: list[V], where: str) -> V:
-        return self._filled(m, x[0], x[1].type)
+        return filled(m, x[0], _with_floats(x[1].type))
 
-    def _filled(self, m: Typing, d: V, kind: Type) -> V:
-        if isinstance(kind, TupleType):
-            items = [V(NOTHING)] * len(kind.items) if is_zero(d) else parts(d)
-            made = m.tuple([self._filled(m, a, t) for a, t in zip(items, kind.items, strict=True)])
-            assert isinstance(made.type, TupleType)
-            return V(kind.of(made.type.items), made.code)
-        if not is_zero(d):
-            return d
-        return m.zeros(FLOAT if isinstance(kind, Scalar) else kind)
 
-    def python(self, op: FnOp) -> Function:
-        def run(d: Any, x: Any) -> Any:
-            if is_tuple(x):
-                items = [ZERO] * len(x) if d is ZERO else d
-                return alike(x, [run(a, b) for a, b in zip(items, x, strict=True)])
-            if d is not ZERO:
-                return d
-            return np.zeros_like(x) if isinstance(x, np.ndarray | np.generic) else 0.0
-
-        return run
-
-    def jvp(self, op: FnOp, x: Sequence[Term], d: Terms, y: Term) -> Term | None:
-        return d[0]
-
-    def transpose(self, op: FnOp, i: int, d: Term, x: Sequence[Term]) -> Term:
-        return d
+def _with_floats(kind: Type) -> Type:
+    """The type of tangents: numbers are floats."""
+    if isinstance(kind, TupleType):
+        return kind.of(tuple(map(_with_floats, kind.items)))
+    return FLOAT if isinstance(kind, Scalar) else kind
 
 
 class CheckTangent(Primitive):
@@ -346,9 +274,7 @@ class CheckTangent(Primitive):
         if isinstance(kind, TupleType) and isinstance(d.type, TupleType):
             if len(kind.items) == len(d.type.items):
                 pairs = zip(parts(d), kind.items, strict=True)
-                made = m.tuple([self._checked(m, a, t, where) for a, t in pairs])
-                assert isinstance(made.type, TupleType)
-                return V(kind.of(made.type.items), made.code)
+                return m.tuple([self._checked(m, a, t, where) for a, t in pairs], kind)
         elif isinstance(kind, Scalar | TensorType) and not is_real(kind):
             return V(NOTHING)
         elif isinstance(d.type, Scalar | TensorType) and shape_of(kind) == shape_of(d.type):
@@ -361,23 +287,6 @@ class CheckTangent(Primitive):
             f"{where}: jvp: the tangent of {text(kind)} is {text(d.type)}; "
             "give one of the same type and shape"
         )
-
-    def python(self, op: FnOp) -> Function:
-        def run(d: Any, x: Any) -> Any:
-            if d is ZERO or d is None:
-                return ZERO
-            if is_tuple(x) and is_tuple(d) and len(x) == len(d):
-                return alike(x, [run(a, b) for a, b in zip(d, x, strict=True)])
-            if not is_tuple(x) and not _is_real(x):
-                return ZERO
-            if is_tuple(x) or is_tuple(d) or np.shape(d) != np.shape(x):
-                raise UnsupportedError(
-                    f"{op.source}: jvp: a tangent does not match its value; "
-                    "give one of the same type and shape"
-                )
-            return float(d) if isinstance(x, float) else np.asarray(d, x.dtype)
-
-        return run
 
     def transpose(self, op: FnOp, i: int, d: Term, x: Sequence[Term]) -> Term:
         return d

@@ -148,9 +148,8 @@ def leafwise(m: Typing, v: V, axes: Axes, leaf: Leaf, what: str, like: Type | No
     likes: Sequence[Type | None] = kind.items if like is not None else [None] * count
     names = [f"{what}.{n}" for n in kind.names[1:]] or [f"{what}[{i}]" for i in range(count)]
     items = zip(parts(v), entries, names, likes, strict=True)
-    made = m.tuple([leafwise(m, item, a, leaf, n, k) for item, a, n, k in items])
-    assert isinstance(made.type, TupleType) and isinstance(v.type, TupleType)
-    return V(v.type.of(made.type.items), made.code)
+    assert isinstance(v.type, TupleType)
+    return m.tuple([leafwise(m, item, a, leaf, n, k) for item, a, n, k in items], v.type)
 
 
 def _rewrapped(core: Type, maps: Sequence[MappedType]) -> Type:
@@ -184,7 +183,8 @@ def _moved(m: Typing, v: V, source: int, target: int, where: str) -> V:
 def axis_in(kind: Type, axis: int, what: str, place: str) -> int:
     """An axis of an array that is mapped over, counted from 0."""
     shape = kind.shape if isinstance(kind, TensorType) else ()
-    if not isinstance(kind, TensorType) or not -len(shape) <= axis < len(shape):
+    fits = isinstance(axis, int) and -len(shape) <= axis < len(shape)  # pyright: ignore
+    if not isinstance(kind, TensorType) or not fits:
         raise UnsupportedError(
             f"{shown(place)}: vmap: {what} is {text(kind)}, which has no axis {axis} to map over; give it the"
             " axis None in in_axes, or pass an array"

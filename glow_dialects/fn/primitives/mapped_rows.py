@@ -10,7 +10,6 @@ import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 from xdsl.dialects.builtin import DenseArrayBase, i64
 from xdsl.ir import SSAValue
 
@@ -18,13 +17,11 @@ from glow_dialects.core.attributes import to_attribute
 from glow_dialects.core.types import shape_of
 from glow_dialects.fn.domain import ZERO as NOTHING
 from glow_dialects.fn.domain import Scalar, TensorType, Text, TupleType
-from glow_dialects.fn.primitive import Constant, Function, Options, Primitive, Result, Term, Terms, Typing
+from glow_dialects.fn.primitive import Constant, Options, Primitive, Result, Term, Terms, Typing, total
 from glow_dialects.fn.primitives.assignment import SetItem
 from glow_dialects.fn.primitives.items import Item, ItemPut
-from glow_dialects.fn.primitives.mapped import DEFAULT, Axes, axis_in, check_sizes, item_axes, leafwise
+from glow_dialects.fn.primitives.mapped import Axes, axis_in, check_sizes, item_axes, leafwise
 from glow_dialects.fn.primitives.operators import Operator, Vjp
-from glow_dialects.fn.python_values import ZERO, alike, is_tuple
-from glow_dialects.fn.regions import plain
 from glow_dialects.fn.syntax import FnOp
 from glow_dialects.fn.values import V, is_zero, parts
 
@@ -46,21 +43,6 @@ def _rank(kind: Any) -> int:
 def _text(v: V) -> Axes:
     assert isinstance(v.type, Text)
     return ast.literal_eval(v.type.value)
-
-
-def python_leaves(value: Any, axes: Axes, leaf: Callable[..., Any], *others: Any) -> Any:
-    """A Python value of which each array or number is replaced, with those of others beside it."""
-    if not is_tuple(value):
-        return leaf(value, axes, *others)
-    entries = [axes] * len(value)
-    if isinstance(axes, dict):
-        entries = [axes[n] for n in value.names[1:]]
-    elif isinstance(axes, tuple) and axes[:1] != (DEFAULT,):
-        entries = list(axes)
-    beside = [[ZERO] * len(value) if o is ZERO else o for o in others]
-    return alike(
-        value, [python_leaves(v, a, leaf, *o) for v, a, *o in zip(value, entries, *beside, strict=True)]
-    )
 
 
 class RowCount(Constant):
@@ -86,20 +68,6 @@ class RowCount(Constant):
         check_sizes(sizes, place)
         return m.number(next(iter(sizes.values()))[0])
 
-    def python(self, op: FnOp) -> Function:
-        def run(x: Any, axes: str, names: str) -> int:
-            sizes: list[int] = []
-
-            def leaf(v: Any, axes: Axes) -> Any:
-                axis = _axis(axes, np.ndim(v))
-                if axis is not None:
-                    sizes.append(np.shape(v)[axis])
-
-            python_leaves(x, ast.literal_eval(axes), leaf)
-            return sizes[0]
-
-        return run
-
 
 class RowOf(Primitive):
     """Row `i` of what is mapped over; what all rows share as it is."""
@@ -116,16 +84,6 @@ class RowOf(Primitive):
             return m.tensors(Operator("gather"), {"axis": to_attribute(axis)}, [v, x[1]], where)
 
         return leafwise(m, x[0], _text(x[2]), leaf, "")
-
-    def python(self, op: FnOp) -> Function:
-        def run(x: Any, i: int, axes: str) -> Any:
-            def leaf(v: Any, axes: Axes) -> Any:
-                axis = None if v is ZERO else _axis(axes, np.ndim(v))
-                return v if axis is None else plain(np.asarray(np.take(v, i, axis)))
-
-            return python_leaves(x, ast.literal_eval(axes), leaf)
-
-        return run
 
     def transpose(self, op: FnOp, i: int, d: Term, x: Sequence[Term]) -> Term:
         return d.prim(RowPut, *x)
@@ -148,20 +106,6 @@ class RowPut(Primitive):
 
         return _beside(m, x[0], x[1], _text(x[3]), put)
 
-    def python(self, op: FnOp) -> Function:
-        def run(d: Any, x: Any, i: int, axes: str) -> Any:
-            def leaf(v: Any, axes: Axes, d: Any) -> Any:
-                axis = _axis(axes, np.ndim(v))
-                if axis is None or d is ZERO:
-                    return d
-                rows = np.zeros_like(v)
-                rows[(slice(None),) * axis + (i,)] = d
-                return rows
-
-            return python_leaves(x, ast.literal_eval(axes), leaf, d)
-
-        return run
-
     def transpose(self, op: FnOp, i: int, d: Term, x: Sequence[Term]) -> Term:
         return d.prim(RowOf, *x[2:])
 
@@ -172,7 +116,7 @@ def _beside(m: Typing, d: V, like: V, axes: Axes, put: Callable[[V, V, Axes], V]
         return put(d, like, axes)
     items = [V(NOTHING)] * len(like.type.items) if is_zero(d) else parts(d)
     each = zip(items, parts(like), item_axes(axes, like.type, ""), strict=True)
-    return m.tuple([_beside(m, v, of, a, put) for v, of, a in each])
+    return m.tuple([_beside(m, v, of, a, put) for v, of, a in each], like.type)
 
 
 class NewRows(Primitive):
@@ -198,16 +142,6 @@ class NewRows(Primitive):
         rest = u.expand(u.b.scalar(0, row), (options["count"] - 1, *shape))
         return u.op("concat", [row, rest], axis=0)  # pyright: ignore[reportArgumentType]
 
-    def python(self, op: FnOp) -> Function:
-        def leaf(v: Any, axes: Axes, n: int) -> Any:
-            if not isinstance(v, bool | int | float | np.ndarray | np.generic):
-                return v
-            rows = np.zeros((n, *np.shape(v)), np.asarray(v).dtype)
-            rows[0] = v
-            return rows
-
-        return lambda x, n: python_leaves(x, 0, lambda v, axes: leaf(v, axes, n))
-
     def transpose(self, op: FnOp, i: int, d: Term, x: Sequence[Term]) -> Term:
         return d.prim(ItemRow, d.of(0))
 
@@ -223,12 +157,6 @@ class ItemRow(Primitive):
 
         return leafwise(m, x[0], 0, leaf, "")
 
-    def python(self, op: FnOp) -> Function:
-        def leaf(v: Any, axes: Axes, i: int) -> Any:
-            return plain(np.asarray(v[i])) if isinstance(v, np.ndarray) else v
-
-        return lambda x, i: python_leaves(x, 0, lambda v, axes: leaf(v, axes, i))
-
     def transpose(self, op: FnOp, i: int, d: Term, x: Sequence[Term]) -> Term:
         return x[0].prim(RowAlone, x[1], d)
 
@@ -243,16 +171,6 @@ class RowAlone(Primitive):
             return d if is_zero(d) else m.tensors(ItemPut(), {}, [like, x[1], d], where)
 
         return _beside(m, x[2], x[0], 0, put)
-
-    def python(self, op: FnOp) -> Function:
-        def leaf(v: Any, axes: Axes, d: Any, i: int) -> Any:
-            if d is ZERO or not isinstance(v, np.ndarray):
-                return d
-            rows = np.zeros_like(v)
-            rows[i] = d
-            return rows
-
-        return lambda x, i, d: python_leaves(x, 0, lambda v, axes, d: leaf(v, axes, d, i), d)
 
     def transpose(self, op: FnOp, i: int, d: Term, x: Sequence[Term]) -> Term:
         return d.prim(ItemRow, x[1])
@@ -271,20 +189,10 @@ class SetRows(Primitive):
 
         return _beside(m, x[2], x[0], 0, put)
 
-    def python(self, op: FnOp) -> Function:
-        def leaf(whole: Any, axes: Axes, v: Any, i: int) -> Any:
-            if not isinstance(whole, np.ndarray):
-                return whole
-            rows = whole.copy()
-            rows[i] = 0 if v is ZERO else v
-            return rows
-
-        return lambda x, i, v: python_leaves(x, 0, lambda w, axes, v: leaf(w, axes, v, i), v)
-
     def jvp(self, op: FnOp, x: Sequence[Term], d: Terms, y: Term) -> Term | None:
         rest = None if d[0] is None else d[0].prim(SetRows, x[1], y.zero())
         row = None if d[2] is None else x[0].prim(RowAlone, x[1], d[2])
-        return row if rest is None else rest if row is None else rest.plus(row)
+        return total([rest, row])
 
     def vjp(self, op: FnOp, d: Term, x: Sequence[Term], y: Result) -> Terms:
         return [d.prim(SetRows, x[1], d.zero()), None, d.prim(ItemRow, x[1])]
@@ -307,9 +215,6 @@ class BlockSize(Constant):
     def infer(self, m: Typing, op: FnOp, x: list[V], where: str) -> V:
         assert isinstance(x[0].type, Scalar) and x[0].type.const is not None
         return m.number(block_of(x[0].type.const))
-
-    def python(self, op: FnOp) -> Function:
-        return block_of
 
 
 class Merged(Primitive):
@@ -335,12 +240,6 @@ class Merged(Primitive):
         zeros, ones = (0,) * len(row), (1,) * len(row)
         return u.op("slice", rows, starts=(0, *zeros), ends=(options["count"], *row), steps=(1, *ones))
 
-    def python(self, op: FnOp) -> Function:
-        def leaf(v: Any, axes: Axes, count: int) -> Any:
-            return v.reshape(-1, *v.shape[2:])[:count] if isinstance(v, np.ndarray) else v
-
-        return lambda x, n: python_leaves(x, 0, lambda v, axes: leaf(v, axes, n))
-
     def transpose(self, op: FnOp, i: int, d: Term, x: Sequence[Term]) -> Term:
         return d.prim(MergedBack, *x)
 
@@ -365,16 +264,6 @@ class MergedBack(Primitive):
             rows = u.op("pad", rows, pads=pads)
         return u.reshape(rows, (blocks, size, *row))
 
-    def python(self, op: FnOp) -> Function:
-        def leaf(v: Any, axes: Axes, d: Any) -> Any:
-            if d is ZERO or not isinstance(v, np.ndarray):
-                return d
-            rows = np.zeros((v.shape[0] * v.shape[1], *v.shape[2:]), v.dtype)
-            rows[: len(d)] = d
-            return rows.reshape(v.shape)
-
-        return lambda d, x, n: python_leaves(x, 0, leaf, d)
-
     def transpose(self, op: FnOp, i: int, d: Term, x: Sequence[Term]) -> Term:
         return d.prim(Merged, x[2])
 
@@ -393,14 +282,6 @@ class Turned(Primitive):
             return _turn(m, v, 0, axes % len(v.type.shape), where)
 
         return leafwise(m, x[0], _text(x[1]), leaf, "the result")
-
-    def python(self, op: FnOp) -> Function:
-        def leaf(v: Any, axes: Axes) -> Any:
-            if not isinstance(v, np.ndarray):
-                return v
-            return plain(np.asarray(v[0])) if axes is None else np.moveaxis(v, 0, axes)
-
-        return lambda x, axes: python_leaves(x, ast.literal_eval(axes), leaf)
 
     def transpose(self, op: FnOp, i: int, d: Term, x: Sequence[Term]) -> Term:
         return d.prim(TurnedBack, *x)
@@ -426,18 +307,6 @@ class TurnedBack(Primitive):
             return _turn(m, d, axes % _rank(d.type), 0, where)
 
         return _beside(m, x[0], x[1], _text(x[2]), put)
-
-    def python(self, op: FnOp) -> Function:
-        def leaf(v: Any, axes: Axes, d: Any) -> Any:
-            if d is ZERO or not isinstance(v, np.ndarray):
-                return d
-            if axes is not None:
-                return np.moveaxis(d, axes, 0)
-            rows = np.zeros_like(v)
-            rows[0] = d
-            return rows
-
-        return lambda d, x, axes: python_leaves(x, ast.literal_eval(axes), leaf, d)
 
     def transpose(self, op: FnOp, i: int, d: Term, x: Sequence[Term]) -> Term:
         return d.prim(Turned, x[2])

@@ -12,15 +12,11 @@ from xdsl.utils.exceptions import VerifyException
 
 from glow_dialects.core.attributes import to_python
 from glow_dialects.core.types import element_of, element_type, is_float, shape_of
-from glow_dialects.fn.array_functions.arrays import ARRAYS, axes_of, axis_of, counted, summands
+from glow_dialects.fn.array_functions.arrays import axes_of, axis_of, counted, summands
 from glow_dialects.fn.array_functions.assign import setitem
 from glow_dialects.fn.array_functions.getitem import getitem
-from glow_dialects.fn.array_functions.matrices import MATRICES
-from glow_dialects.fn.array_functions.places import PLACES
-from glow_dialects.fn.array_functions.quantiles import QUANTILES
-from glow_dialects.fn.array_functions.ranges import RANGES
-from glow_dialects.fn.array_functions.signatures import COUNT, signature
-from glow_dialects.fn.array_keys import At, key_of, padded_key, with_bounds
+from glow_dialects.fn.array_functions.signatures import COUNT, MAKERS
+from glow_dialects.fn.array_keys import At, key_of, padded_key, shifted
 from glow_dialects.fn.domain import ZERO as NOTHING
 from glow_dialects.fn.domain import NoneType, Scalar, Text, TupleType
 from glow_dialects.fn.primitive import (
@@ -33,10 +29,11 @@ from glow_dialects.fn.primitive import (
     Terms,
     Typing,
     options_of,
+    total,
 )
+from glow_dialects.fn.primitives.cotangents import SumLike
 from glow_dialects.fn.primitives.fitted import fitted, fitting
 from glow_dialects.fn.primitives.items import Item
-from glow_dialects.fn.python_values import ZERO, is_tuple
 from glow_dialects.fn.regions import plain_options
 from glow_dialects.fn.syntax import FnOp
 from glow_dialects.fn.unit import Unit
@@ -59,28 +56,25 @@ class ByOperators(Primitive):
     def vjp(self, op: FnOp, d: Term, x: Sequence[Term], y: Result) -> Terms:
         """One primitive an operand."""
         options, before = _path_of(op)
-        cotangents: list[Term | None] = []
-        for i in range(len(op.operands)):
+        cotangents: list[Term | None] = [None] * len(op.operands)
+        for i in reversed(range(len(op.operands))):  # the first may be made of d's own memory
             if op.is_constant(i):
-                cotangents.append(None)
                 continue
             indices = DenseArrayBase.from_list(i64, [*before, i])
             first, *rest = [*(x[k] for k in range(len(op.operands))), d]
-            cotangents.append(first.prim(Vjp(self), *rest, **options, indices=indices))
+            cotangents[i] = first.prim(Vjp(self), *rest, **options, indices=indices)
         return cotangents
 
     def jvp(self, op: FnOp, x: Sequence[Term], d: Terms, y: Term) -> Term | None:
         """The transpose of the operators' gradients, which are linear in the cotangent."""
         options, before = _path_of(op)
-        total: Term | None = None
+        tangents: list[Term] = []
         for i, change in enumerate(d):
-            if change is None:
-                continue
-            indices = DenseArrayBase.from_list(i64, [*before, i, len(x)])
-            first, *rest = [*x, y, change]
-            tangent = first.prim(Vjp(Vjp(self)), *rest, **options, indices=indices)
-            total = tangent if total is None else total.plus(tangent)
-        return total
+            if change is not None:
+                indices = DenseArrayBase.from_list(i64, [*before, i, len(x)])
+                first, *rest = [*x, y, change]
+                tangents.append(first.prim(Vjp(Vjp(self)), *rest, **options, indices=indices))
+        return total(tangents)
 
 
 def _path_of(op: FnOp) -> tuple[dict[str, Attribute], list[int]]:
@@ -98,6 +92,10 @@ class Vjp(ByOperators):
 
     def __init__(self, of: Primitive) -> None:
         self.of = of
+        if isinstance(self.base, GetItem):
+            self.types_only = (0,)
+        elif isinstance(self.base, ArrayFunction) and self.base.stores:
+            self.types_only = (0, 1)
 
     @property
     def text(self) -> str:
@@ -115,7 +113,23 @@ class Vjp(ByOperators):
         number = isinstance(wanted.type, Scalar) and wanted.type.kind != "float"
         if number or isinstance(wanted.type, Text | NoneType) or is_inactive(wanted):
             return V(NOTHING)
+        if (
+            isinstance(self.of, ArrayFunction)
+            and self.of.stores
+            and all(isinstance(v.type, Scalar) for v in x[2:-1])
+        ):
+            return self._stored(m, op, x, where)
         return super().infer(m, op, x, where)
+
+    def _stored(self, m: Typing, op: FnOp, x: list[V], where: str) -> V:
+        """Of a store at numbers: what it wrote gets the part of the cotangent there, and the rest zeros."""
+        known = m.known_bounds(op.attributes, x, where)
+        *operands, d = x
+        if _path(op.attributes)[-1] == 0:
+            zeroed = [d, m.number(0.0), *operands[2:]]
+            return m.tensors(self.of, {"key": known["key"]}, zeroed, where)
+        part = GetItem().at(m, {"key": shifted(known["key"], -1)}, [d, *operands[2:]], where)
+        return SumLike().infer(m, op, [part, operands[1]], where)
 
     def _slice(self, m: Typing, op: FnOp, x: list[V], where: str) -> V:
         """Of a part of a tuple: the cotangents of its items; what is applied to that takes the part again."""
@@ -127,25 +141,6 @@ class Vjp(ByOperators):
         items = [V(NOTHING)] * len(parts(x[0]))
         items[part] = parts(x[-1])
         return m.tuple(items)
-
-    def python(self, op: FnOp) -> Function:
-        on_arrays = self.on_arrays(op)
-        if not isinstance(self.base, GetItem):
-            return on_arrays
-
-        def run(*x: Any) -> Any:
-            if not is_tuple(x[0]):
-                return on_arrays(*x)
-            if not _takes_part(op.attributes, len(x)):
-                return ZERO
-            part = key_of(with_bounds(op.attributes, x))[0]
-            if self.text.count("vjp:") % 2 == 0:
-                return x[-1][part]
-            items = [ZERO] * len(x[0])
-            items[part] = x[-1]
-            return tuple(items)
-
-        return run
 
     def build(self, u: Unit, options: dict[str, Any], attributes: Options, x: Sequence[SSAValue]) -> SSAValue:
         """The operators again, then their gradients backwards."""
@@ -262,43 +257,41 @@ def _keyed(attributes: Options, shapes: Sequence[tuple[int, ...]]) -> list[Subsc
     return [(e.place, size) for e, size in zip(entries, shapes[0], strict=False) if isinstance(e, At)]
 
 
-#: The functions of arrays by name.
-MAKERS = {**ARRAYS, **MATRICES, **PLACES, **QUANTILES, **RANGES}
+#: Functions whose second operand becomes elements of the first.
+_STORES = ("setitem", "insert")
 
 
 class ArrayFunction(ByOperators):
     """A function of arrays by its name in NumPy: `np:cumsum`."""
 
     def __init__(self, function: str) -> None:
-        if signature(function) is None:
+        if function not in MAKERS and function != "setitem":
             raise VerifyException(
                 f"there is no function of arrays {function}; see the reference of functions"
             )
-        self.of = function
+        self.of, self.stores = function, function == "setitem"
 
     @property
     def text(self) -> str:
         return f"np:{self.of}"
 
     def infer(self, m: Typing, op: FnOp, x: list[V], where: str) -> V:
-        if self.of == "setitem":
+        if self.of in _STORES:
             x = [x[0], fitted(m, x[0], x[1], where), *x[2:]]
         return super().infer(m, op, x, where)
 
     def python(self, op: FnOp) -> Function:
         run = super().python(op)
-        if self.of != "setitem":
+        if self.of not in _STORES:
             return run
         return lambda whole, value, *places: run(whole, fitting(whole, value, op.source), *places)
 
     def build(self, u: Unit, options: dict[str, Any], attributes: Options, x: Sequence[SSAValue]) -> SSAValue:
         if self.of == "setitem":
             return setitem(u, key_of(attributes), x)
-        known = signature(self.of)
-        assert known is not None, self.of
         arguments = {n: _listed(v) for n, v in options.items()}
         count = arguments.pop(COUNT, len(x))
-        return MAKERS[self.of](u, *x[:count], **{**known.options, **arguments})
+        return MAKERS[self.of](u, *x[:count], **arguments)
 
     def subscripts(self, attributes: Options, shapes: Sequence[tuple[int, ...]]) -> list[Subscript]:
         if self.of == "setitem":
@@ -322,29 +315,23 @@ class GetItem(ByOperators):
         attributes = m.known_bounds(op.attributes, x, where)
         if isinstance(x[0].type, TupleType):
             return m.tuple(parts(x[0])[key_of(attributes)[0]])
+        return self.at(m, attributes, x, where)
+
+    def at(self, m: Typing, attributes: Options, x: list[V], where: str) -> V:
+        """The part of an array."""
         result, *indices = x
-        rows = all(isinstance(e, At) for e in key_of(attributes))
-        if rows and all(isinstance(v.type, Scalar) for v in indices):
+        key = key_of(attributes)
+        if all(isinstance(e, At) for e in key) and all(isinstance(v.type, Scalar) for v in indices):
             for index in indices:  # rows of memory are found without a copy
-                result = Item().infer(m, op, [result, index], where)
+                result = Item().at(m, result, index, where)
             return result
-        return m.tensors(self, op.attributes, x, where)
+        return m.tensors(self, attributes, x, where)
 
     def build(self, u: Unit, options: dict[str, Any], attributes: Options, x: Sequence[SSAValue]) -> SSAValue:
         return getitem(u, attributes, x)
 
     def subscripts(self, attributes: Options, shapes: Sequence[tuple[int, ...]]) -> list[Subscript]:
         return _keyed(attributes, shapes)
-
-    def python(self, op: FnOp) -> Function:
-        on_arrays = self.on_arrays(op)
-
-        def run(x: Any, *bounds: Any) -> Any:
-            if is_tuple(x):
-                return x[key_of(with_bounds(op.attributes, (x, *bounds)))[0]]
-            return on_arrays(x, *bounds)
-
-        return run
 
 
 class Stack(ByOperators):

@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from math import prod
 from typing import Any
 
-import numpy as np
 from xdsl.dialects.builtin import ArrayAttr, StringAttr
 
 from glow_dialects.core.errors import UnsupportedError, raised
@@ -24,10 +23,6 @@ from glow_dialects.fn.domain import (
 from glow_dialects.fn.domain import ZERO as NOTHING
 from glow_dialects.fn.domain import text as text_of
 from glow_dialects.fn.primitive import Constant, Function, Primitive, Term, Terms, Typing, options_of, text
-from glow_dialects.fn.primitives.items import place_in
-from glow_dialects.fn.python_values import ZERO, Closure, put
-from glow_dialects.fn.python_values import is_dict as is_python_dict
-from glow_dialects.fn.record import Record
 from glow_dialects.fn.syntax import FnOp
 from glow_dialects.fn.values import V, full, is_dict, is_zero, names_of, parts, place_of
 
@@ -44,16 +39,6 @@ class Field(Primitive):
         if isinstance(kind, TensorType) and name == "size":
             return m.number(prod(kind.shape))
         return m.get(x[0], place_of(x[0], name, where), where)
-
-    def python(self, op: FnOp) -> Function:
-        name = text(op, "field")
-
-        def run(t: Any) -> Any:
-            if isinstance(t, np.ndarray) and name in ("size", "dtype"):
-                return int(t.size) if name == "size" else t.dtype.name
-            return t[place_in(op, t, name)]
-
-        return run
 
     def jvp(self, op: FnOp, x: Sequence[Term], d: Terms, y: Term) -> Term | None:
         return None if d[0] is None else d[0].prim(FieldOf, x[0], **options_of(op))
@@ -74,12 +59,6 @@ class FieldPut(Primitive):
         items[place_of(x[0], text(op, "field"), where)] = x[1]
         return m.tuple(items)
 
-    def python(self, op: FnOp) -> Function:
-        def run(t: Any, d: Any) -> Any:
-            return ZERO if isinstance(t, np.ndarray) else put(len(t), place_in(op, t, text(op, "field")), d)
-
-        return run
-
     def transpose(self, op: FnOp, i: int, d: Term, x: Sequence[Term]) -> Term:
         return d.prim(FieldOf, x[0], **options_of(op))
 
@@ -98,14 +77,6 @@ class FieldOf(Primitive):
         if is_new(x[1], op):
             return parts(x[0])[-1]
         return m.get(x[0], place_of(x[1], text(op, "field"), where), where)
-
-    def python(self, op: FnOp) -> Function:
-        name = text(op, "field")
-
-        def run(d: Any, t: Any) -> Any:
-            return d[-1] if is_python_dict(t) and name not in t.names[1:] else d[place_in(op, t, name)]
-
-        return run
 
     def transpose(self, op: FnOp, i: int, d: Term, x: Sequence[Term]) -> Term:
         return x[1].prim(FieldPut, d, **options_of(op))
@@ -126,18 +97,6 @@ _KINDS: dict[str, Callable[[Type], bool]] = {
 }
 
 
-def _python_kinds(value: Any) -> set[str]:
-    """The names of types that a Python value is an instance of."""
-    if isinstance(value, Closure):
-        return {"function"}
-    if isinstance(value, Record):
-        return {value.names[0]} | ({"tuple"} if value.names[0] != "dict" else set[str]())
-    kinds = {type(value).__name__}
-    if isinstance(value, np.ndarray) and value.dtype == bool:
-        kinds.add("mask")
-    return kinds | {"bool": {"int"}, "tuple": {"list"}}.get(type(value).__name__, set[str]())
-
-
 class IsInstance(Constant):
     """isinstance: whether a value is of one of some kinds, by their names."""
 
@@ -152,10 +111,6 @@ class IsInstance(Constant):
         kinds = op.attributes["kinds"]
         assert isinstance(kinds, ArrayAttr)
         return {n.data for n in kinds if isinstance(n, StringAttr)}
-
-    def python(self, op: FnOp) -> Function:
-        wanted = self._wanted(op)
-        return lambda x: bool(_python_kinds(x) & wanted)
 
 
 # --- dicts --------------------------------------------------------------------------------------------------
@@ -180,9 +135,6 @@ class Keys(Constant):
     def infer(self, m: Typing, op: FnOp, x: list[V], where: str) -> V:
         return m.tuple([V(Text(n)) for n in _dict(x[0], "keys", where).names[1:]])
 
-    def python(self, op: FnOp) -> Function:
-        return lambda x: tuple(x.names[1:])
-
 
 class HasKey(Constant):
     """Whether a text is among the keys of a dict."""
@@ -193,9 +145,6 @@ class HasKey(Constant):
         key = x[1].type
         return m.number(isinstance(key, Text) and key.value in _dict(x[0], "'in'", where).names[1:])
 
-    def python(self, op: FnOp) -> Function:
-        return lambda x, k: k in x.names[1:]
-
 
 class Values(Primitive):
     """The values of a dict; tangents and cotangents are tuples without names."""
@@ -205,9 +154,6 @@ class Values(Primitive):
     def infer(self, m: Typing, op: FnOp, x: list[V], where: str) -> V:
         _dict(x[0], "values", where)
         return m.tuple(parts(x[0]))
-
-    def python(self, op: FnOp) -> Function:
-        return tuple
 
     def jvp(self, op: FnOp, x: Sequence[Term], d: Terms, y: Term) -> Term | None:
         return d[0]
@@ -224,9 +170,6 @@ class Iterate(Primitive):
     def infer(self, m: Typing, op: FnOp, x: list[V], where: str) -> V:
         return Keys().infer(m, op, x, where) if is_dict(x[0]) else x[0]
 
-    def python(self, op: FnOp) -> Function:
-        return lambda x: tuple(x.names[1:]) if is_python_dict(x) else x
-
     def jvp(self, op: FnOp, x: Sequence[Term], d: Terms, y: Term) -> Term | None:
         return None if d[0] is None else d[0].prim(IterateDerivative, x[0])
 
@@ -241,9 +184,6 @@ class IterateDerivative(Primitive):
 
     def infer(self, m: Typing, op: FnOp, x: list[V], where: str) -> V:
         return V(NOTHING) if is_dict(x[1]) else x[0]
-
-    def python(self, op: FnOp) -> Function:
-        return lambda d, x: ZERO if is_python_dict(x) else d
 
     def transpose(self, op: FnOp, i: int, d: Term, x: Sequence[Term]) -> Term:
         return d.prim(IterateDerivative, x[1])
@@ -272,9 +212,6 @@ class Zip(Primitive):
             raise UnsupportedError(f"{where}: {what}")
         return m.tuple([m.tuple(column) for column in zip(*rows, strict=True)])
 
-    def python(self, op: FnOp) -> Function:
-        return lambda x: tuple(zip(*x, strict="strict" in op.attributes))
-
     def jvp(self, op: FnOp, x: Sequence[Term], d: Terms, y: Term) -> Term | None:
         return None if d[0] is None else d[0].prim(ZipTangent, x[0])
 
@@ -292,13 +229,6 @@ class ZipTangent(Primitive):
         rows = [[V(NOTHING)] * size if is_zero(r) else parts(r)[:size] for r in parts(x[0])]
         return m.tuple([m.tuple(column) for column in zip(*rows, strict=True)])
 
-    def python(self, op: FnOp) -> Function:
-        def run(d: Any, rows: Any) -> Any:
-            size = min(map(len, rows), default=0)
-            return tuple(zip(*[(ZERO,) * size if r is ZERO else r[:size] for r in d], strict=True))
-
-        return run
-
     def transpose(self, op: FnOp, i: int, d: Term, x: Sequence[Term]) -> Term:
         return d.prim(ZipTranspose, x[1])
 
@@ -315,16 +245,6 @@ class ZipTranspose(Primitive):
             cotangents = [c if is_zero(c) else parts(c)[i] for c in columns]
             rows.append(m.tuple([*cotangents, *[V(NOTHING)] * (len(row) - len(cotangents))]))
         return m.tuple(rows)
-
-    def python(self, op: FnOp) -> Function:
-        def run(d: Any, rows: Any) -> Any:
-            table: list[Any] = []
-            for i, row in enumerate(rows):
-                cotangents = tuple(ZERO if c is ZERO else c[i] for c in d)
-                table.append(cotangents + (ZERO,) * (len(row) - len(cotangents)))
-            return tuple(table)
-
-        return run
 
     def transpose(self, op: FnOp, i: int, d: Term, x: Sequence[Term]) -> Term:
         return d.prim(ZipTangent, x[1])
@@ -344,15 +264,6 @@ class MakeDict(Primitive):
             what = "the keys of a dict must be strings known at compile time"
             raise UnsupportedError(f"{where}: {what}")
         return dict_of(dict(zip(names, values, strict=True)))
-
-    def python(self, op: FnOp) -> Function:
-        def run(pairs: Any) -> Any:
-            if is_python_dict(pairs):
-                return pairs
-            last = dict(pairs)
-            return Record.of(("dict", *last), list(last.values()))
-
-        return run
 
     def jvp(self, op: FnOp, x: Sequence[Term], d: Terms, y: Term) -> Term | None:
         return None if d[0] is None else d[0].prim(MakeDictTangent, x[0])
@@ -385,15 +296,6 @@ class MakeDictTangent(Primitive):
         last = {n: i for i, n in enumerate(_names(x[1], where))}
         return m.tuple([V(NOTHING) if is_zero(rows[i]) else parts(rows[i])[1] for i in last.values()])
 
-    def python(self, op: FnOp) -> Function:
-        def run(d: Any, pairs: Any) -> Any:
-            if is_python_dict(pairs):
-                return d
-            last = {k: i for i, (k, _) in enumerate(pairs)}
-            return tuple(ZERO if d[i] is ZERO else d[i][1] for i in last.values())
-
-        return run
-
     def transpose(self, op: FnOp, i: int, d: Term, x: Sequence[Term]) -> Term:
         return d.prim(MakeDictTranspose, x[1])
 
@@ -409,14 +311,6 @@ class MakeDictTranspose(Primitive):
         items = parts(x[0])
         cotangents = [V(NOTHING) if at is None else items[at] for at in _places(_names(x[1], where))]
         return m.tuple([m.tuple([V(NOTHING), v]) for v in cotangents])
-
-    def python(self, op: FnOp) -> Function:
-        def run(d: Any, pairs: Any) -> Any:
-            if is_python_dict(pairs):
-                return d
-            return tuple((ZERO, ZERO if at is None else d[at]) for at in _places([k for k, _ in pairs]))
-
-        return run
 
     def transpose(self, op: FnOp, i: int, d: Term, x: Sequence[Term]) -> Term:
         return d.prim(MakeDictTangent, x[1])

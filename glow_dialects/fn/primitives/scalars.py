@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -14,7 +15,8 @@ from glow_dialects.core.errors import GlowError, raised
 from glow_dialects.core.graph_op import GraphOp
 from glow_dialects.core.types import element_of
 from glow_dialects.fn.domain import NotNative, Scalar, TensorType
-from glow_dialects.fn.primitive import Constant, Function, Options, Pointwise, Primitive, Typing
+from glow_dialects.fn.primitive import Constant, Function, Options, Pointwise, Result, Term, Typing
+from glow_dialects.fn.primitives.formulas import gradients
 from glow_dialects.fn.python_values import ZERO, kind_of
 from glow_dialects.fn.syntax import FnOp
 from glow_dialects.fn.values import V, is_zero
@@ -27,17 +29,27 @@ if TYPE_CHECKING:
 UFUNC = "ufunc"
 
 
-class ScalarPrimitive(Primitive):
-    """A function of numbers. `graph` is the operator that it is on arrays.
+class ScalarPrimitive(Pointwise):
+    """A function of numbers, with meaning, derivative and code of `graph`, the operator that it is on arrays.
 
-    `absorbing`: the result is the symbolic zero where an operand is. `instead`: what to write for arrays of
-    booleans, where NumPy refuses those.
+    `exact` is the function of Python that it is on numbers, `code` that of the C library, or an intrinsic of
+    LLVM. `absorbing`: the result is the symbolic zero where an operand is. `instead`: what to write for
+    arrays of booleans, where NumPy refuses those.
     """
 
     shown: ClassVar[str] = ""
     graph: ClassVar[type[GraphOp] | None] = None
+    exact: ClassVar[Any] = None
+    code: ClassVar[str] = ""
     absorbing: ClassVar[bool] = False
     instead: ClassVar[str] = ""
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        if "called" not in vars(cls):
+            named = cls.graph.functions(np) if "graph" in vars(cls) and cls.graph is not None else []
+            exact = [vars(cls)["exact"]] if "exact" in vars(cls) else []
+            cls.called = tuple(dict.fromkeys([*exact, *named]))
 
     @property
     def short(self) -> str:
@@ -48,7 +60,27 @@ class ScalarPrimitive(Primitive):
 
     def numbers(self, *x: Any) -> Any:
         """The value for Python numbers: of floats that of IEEE arithmetic, of ints Python's, or its error."""
-        raise NotImplementedError(self.name)
+        exact = type(self).exact
+        result = self.kinds(kind_of_all(x), "")[1]
+        if exact is not None:
+            try:
+                value = exact(*x)
+                if not isinstance(value, complex):
+                    return value
+            except (ArithmeticError, ValueError):
+                if result != "float":
+                    raise
+        return self.ieee(result, *x)
+
+    def ieee(self, result: str, *x: Any) -> Any:
+        """The value by NumPy: ints have any number of bits."""
+        graph: Any = self.graph
+        function = getattr(graph, "NUMPY", None) or partial(graph.function, graph)
+        with np.errstate(all="ignore"):
+            if result == "int":
+                return function(*[np.array(v + 0, object) for v in x])
+            value = function(*[np.float64(v) for v in x])
+        return bool(value) if result == "bool" else float(value)
 
     def kinds(self, kind: str, where: str) -> tuple[str, str]:
         """The kind in which operands of at most `kind` are computed, and the kind of the result."""
@@ -74,12 +106,21 @@ class ScalarPrimitive(Primitive):
         """The value where some operands are the symbolic zero."""
         raise NotNative(f"{self.name} of a zero")
 
+    def operands(self, u: Unit, x: Sequence[SSAValue]) -> list[SSAValue]:
+        """The operands as the operator takes them: of one element type."""
+        return u.common(x, u.weak)
+
     def build(self, u: Unit, options: dict[str, Any], attributes: Options, x: Sequence[SSAValue]) -> SSAValue:
         assert self.graph is not None, self.name
-        same = u.common(x, u.weak)
+        same = self.operands(u, x)
         if self.instead and element_of(same[0]) == i1:
             raise VerifyException(f"{self.short} of booleans; use {self.instead}")
         return u.b(self.graph(*same))
+
+    def partial(self, i: int, d: Term, x: Sequence[Term], y: Result) -> Term | None:
+        assert self.graph is not None, self.name
+        formula = gradients(self.graph)[i]
+        return None if formula is None else formula(d, x, y)
 
     def function(self, op: FnOp) -> Function:
         return self.python(op)
@@ -112,53 +153,31 @@ class ScalarPrimitive(Primitive):
         raise GlowError(f"{op.source}: {self.short} of {kind_of(bad)}; use numbers or arrays")
 
 
-class Mathematical(ScalarPrimitive, Pointwise):
-    """A function of floats, which gives a float.
+def kind_of_all(x: Sequence[Any]) -> str:
+    """The kind of Python's numbers together."""
+    if any(isinstance(v, float) for v in x):
+        return "float"
+    return "bool" if all(isinstance(v, bool) for v in x) else "int"
 
-    `code` is the function of the C library that it is, or an intrinsic of LLVM.
-    """
 
-    code: ClassVar[str] = ""
+class Mathematical(ScalarPrimitive):
+    """A function of floats, which gives a float."""
 
     def kinds(self, kind: str, where: str) -> tuple[str, str]:
         return "float", "float"
 
-
-class Unary(Mathematical):
-    """A mathematical function whose meaning is that of its graph operator.
-
-    `exact` is the function of Python's `math` that it is, where there is one.
-    """
-
-    exact: ClassVar[Any] = None
-
-    def numbers(self, *x: Any) -> Any:
-        exact = type(self).exact
-        if exact is not None:
-            try:
-                return exact(*x)
-            except (ValueError, OverflowError):  # outside of its domain NumPy has the result
-                pass
-        return float(_evaluated(self.graph, *x))
-
-    def build(self, u: Unit, options: dict[str, Any], attributes: Options, x: Sequence[SSAValue]) -> SSAValue:
-        assert self.graph is not None, self.name
-        return u.b(self.graph(*u.reals(x)))
+    def operands(self, u: Unit, x: Sequence[SSAValue]) -> list[SSAValue]:
+        return u.reals(x)
 
 
-def _evaluated(graph: Any, *x: Any) -> Any:
-    with np.errstate(all="ignore"):
-        return graph.function(graph, *map(np.float64, x))  # as a method of the class: it has no properties
-
-
-class Rounding(ScalarPrimitive, Constant):
+class Rounding(Constant, ScalarPrimitive):
     """A whole number from a float."""
 
     def kinds(self, kind: str, where: str) -> tuple[str, str]:
-        return kind, "int"
+        return super().kinds(kind, where)[0], "int"
 
 
-class Predicate(ScalarPrimitive, Constant):
+class Predicate(Constant, ScalarPrimitive):
     """A question: a boolean."""
 
     def kinds(self, kind: str, where: str) -> tuple[str, str]:

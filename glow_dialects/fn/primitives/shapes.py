@@ -11,7 +11,6 @@ from xdsl.dialects.builtin import StringAttr
 from xdsl.ir import Attribute, SSAValue
 from xdsl.utils.exceptions import VerifyException
 
-from glow_dialects.core.attributes import to_attribute
 from glow_dialects.core.errors import UnknownNumberError, UnsupportedError
 from glow_dialects.core.extent import Extent, size
 from glow_dialects.core.types import element_of, element_type, shape_of
@@ -19,7 +18,8 @@ from glow_dialects.fn.domain import Scalar, TensorType, Text, TupleType
 from glow_dialects.fn.domain import text as text_of
 from glow_dialects.fn.primitive import Constant, Function, Options, Pointwise, Primitive, Result, Term, Typing
 from glow_dialects.fn.primitives.cotangents import ReshapeLike
-from glow_dialects.fn.regions import evaluate, out_of_bounds, shape_attribute
+from glow_dialects.fn.primitives.fitted import fitted, fitting
+from glow_dialects.fn.regions import out_of_bounds, shape_attribute
 from glow_dialects.fn.syntax import FnOp
 from glow_dialects.fn.unit import limits
 from glow_dialects.fn.values import V, parts
@@ -36,9 +36,6 @@ class Shape(Constant):
     def infer(self, m: Typing, op: FnOp, x: list[V], where: str) -> V:
         kind = x[0].type
         return m.tuple([m.number(s) for s in (kind.shape if isinstance(kind, TensorType) else ())])
-
-    def python(self, op: FnOp) -> Function:
-        return lambda x: tuple(int(s) for s in np.shape(x))
 
 
 def _static_shape(v: V, where: str) -> Attribute:
@@ -71,11 +68,6 @@ class Reshape(Primitive):
             )
         return u.reshape(x[0], shape)
 
-    def python(self, op: FnOp) -> Function:
-        return lambda x, shape: evaluate(
-            self, {**op.attributes, "shape": shape_attribute(shape)}, [x], op.source
-        )
-
     def transpose(self, op: FnOp, i: int, d: Term, x: Sequence[Term]) -> Term:
         return d.prim(ReshapeLike, x[0])
 
@@ -91,11 +83,6 @@ class Full(Pointwise):
     def build(self, u: Unit, options: dict[str, Any], attributes: Options, x: Sequence[SSAValue]) -> SSAValue:
         element = element_type(options["dtype"]) if "dtype" in options else element_of(x[0])
         return u.expand(u.cast(x[0], element), options["shape"])
-
-    def python(self, op: FnOp) -> Function:
-        return lambda shape, x: evaluate(
-            self, {**op.attributes, "shape": shape_attribute(shape)}, [x], op.source
-        )
 
     def partial(self, i: int, d: Term, x: Sequence[Term], y: Result) -> Term | None:
         return d if i == 1 else None
@@ -123,9 +110,6 @@ class AstypeAs(Pointwise):
         if not isinstance(kind, Text):
             raise UnsupportedError(f"{where}: {text_of(kind)} is not a dtype; use x.dtype or np.float32")
         return m.tensors(Astype(), {"dtype": StringAttr(kind.value)}, [x[0]], where)
-
-    def python(self, op: FnOp) -> Function:
-        return lambda x, kind: evaluate(Astype(), {"dtype": to_attribute(kind)}, [x], op.source)
 
     def partial(self, i: int, d: Term, x: Sequence[Term], y: Result) -> Term | None:
         return None if i else d
@@ -161,9 +145,24 @@ class Fitting(Pointwise):
         return None if i else d
 
 
+class FittingElement(Pointwise):
+    """A value; a number must be one that the elements of an array hold, of which it becomes one."""
+
+    name, arity, linear = "fitting_element", 2, (0,)
+
+    def infer(self, m: Typing, op: FnOp, x: list[V], where: str) -> V:
+        return fitted(m, x[1], x[0], where)
+
+    def python(self, op: FnOp) -> Function:
+        return lambda number, whole: fitting(whole, number, op.source)
+
+    def partial(self, i: int, d: Term, x: Sequence[Term], y: Result) -> Term | None:
+        return None if i else d
+
+
 def range_of(dtype: str) -> tuple[int, int] | None:
     """The least and the largest int of an element type; None where it holds all ints of 64 bits."""
     return limits([np.dtype(dtype), np.dtype(np.int64)], [False, True])
 
 
-SHAPES = (Shape, Reshape, Full, Astype, AstypeAs, Fitting)
+SHAPES = (Shape, Reshape, Full, Astype, AstypeAs, Fitting, FittingElement)

@@ -18,7 +18,7 @@ from glow_dialects.fn.primitives.arithmetic import Add
 from glow_dialects.fn.primitives.cotangents import AddAny, Identity, filled
 from glow_dialects.fn.primitives.items import Item
 from glow_dialects.fn.primitives.operators import Stack
-from glow_dialects.fn.python_values import ZERO, add_cotangents, fill, is_tuple, put
+from glow_dialects.fn.python_values import ZERO, is_tuple, put
 from glow_dialects.fn.regions import evaluate
 from glow_dialects.fn.syntax import FnOp
 from glow_dialects.fn.unit import promoted
@@ -125,10 +125,6 @@ class SplitTuple(Primitive):
         items = parts(x[0])
         return m.tuple(items[:size] if number(op, "part") == 0 else items[size:])
 
-    def python(self, op: FnOp) -> Function:
-        first = number(op, "part") == 0
-        return lambda d, a, b: d[: len(a)] if first else d[len(a) :]
-
     def transpose(self, op: FnOp, i: int, d: Term, x: Sequence[Term]) -> Term:
         return PadTuple().applied(op, [d, x[1], x[2]])
 
@@ -142,10 +138,6 @@ class PadTuple(Primitive):
         left, right = ([V(NOTHING)] * len(parts(v)) for v in x[1:])
         items = parts(x[0])
         return m.tuple([*items, *right] if number(op, "part") == 0 else [*left, *items])
-
-    def python(self, op: FnOp) -> Function:
-        first = number(op, "part") == 0
-        return lambda d, a, b: d + (ZERO,) * len(b) if first else (ZERO,) * len(a) + d
 
     def transpose(self, op: FnOp, i: int, d: Term, x: Sequence[Term]) -> Term:
         return SplitTuple().applied(op, [d, x[1], x[2]])
@@ -169,9 +161,6 @@ class ToTuple(Primitive):
             return m.tuple([m.tensors(Item(), {}, [x[0], m.number(i)], where) for i in range(kind.shape[0])])
         raise UnsupportedError(f"{where}: {text(kind)} cannot be unpacked; use a tuple or an array")
 
-    def python(self, op: FnOp) -> Function:
-        return lambda t: tuple(t) if is_tuple(t) else tuple(np.asarray(r) for r in t)
-
     def transpose(self, op: FnOp, i: int, d: Term, x: Sequence[Term]) -> Term:
         return d.prim(StackLike, x[0])
 
@@ -189,9 +178,6 @@ class StackLike(Primitive):
         row = scalar_or_tensor(kind.shape[1:], np.dtype(kind.dtype))
         rows = [filled(m, d, row) for d in parts(x[0])]
         return m.tensors(Stack(), {"axis": to_attribute(0)}, rows, where)
-
-    def python(self, op: FnOp) -> Function:
-        return lambda d, x: d if is_tuple(x) else np.stack(fill(d, tuple(x)))
 
     def transpose(self, op: FnOp, i: int, d: Term, x: Sequence[Term]) -> Term:
         return d.prim(ToTuple, count=to_attribute(0))
@@ -276,19 +262,6 @@ class SumItems(Primitive):
         kind = promoted([dtype_of(x[0].type), np.dtype(np.int64)], [False, True])
         return u.op("reduce_sum", u.cast(x[0], element_type(kind)), axes=(0,), keepdims=False)
 
-    def python(self, op: FnOp) -> Function:
-        on_arrays = self.on_arrays(op)
-
-        def run(t: Any) -> Any:
-            if isinstance(t, np.ndarray):
-                return on_arrays(t)
-            total = t[0] if len(t) else 0
-            for value in t[1:]:
-                total = add_cotangents(total, value)
-            return total
-
-        return run
-
     def transpose(self, op: FnOp, i: int, d: Term, x: Sequence[Term]) -> Term:
         return x[0].prim(BroadcastItems, d)
 
@@ -305,9 +278,6 @@ class BroadcastItems(Primitive):
 
     def build(self, u: Unit, options: dict[str, Any], attributes: Options, x: Sequence[SSAValue]) -> SSAValue:
         return u.expand(u.cast(x[1], element_of(x[0])), shape_of(x[0]))
-
-    def python(self, op: FnOp) -> Function:
-        return lambda t, d: (d,) * len(t) if is_tuple(t) else np.broadcast_to(d, t.shape).copy()
 
     def transpose(self, op: FnOp, i: int, d: Term, x: Sequence[Term]) -> Term:
         return d.prim(SumItems)

@@ -37,6 +37,7 @@ from glow_dialects.fn.types import any_type
 from glow_passes.fn.calls import known_callee, recursive
 from glow_passes.fn.declared_gradients import declared, make_reverse, make_tangents
 from glow_passes.fn.grouped_turns import Counted, chunk_of, counted, make_turns, turns_name
+from glow_passes.fn.handed_back import handed_back
 from glow_passes.fn.reverse import Reverse
 from glow_passes.fn.second_derivatives import Gradient, make_second
 from glow_passes.fn.tangents import Tangents
@@ -85,7 +86,7 @@ class _Table(dict[str, FuncOp]):
         elif ahead:
             Tangents(self.functions.add, source).make()
         else:
-            Reverse(self.functions.add, source).make()
+            Reverse(self.functions.add, handed_back(self.functions, source)).make()
 
 
 class Functions:

@@ -30,6 +30,8 @@ from glow_dialects.fn.dialect import (
 )
 from glow_dialects.fn.maker import IDENTITY, MODES, Maker, Term, integer, modes_of
 from glow_dialects.fn.over import OverOp
+from glow_dialects.fn.primitive import options_of
+from glow_dialects.fn.primitives.accumulated import Accumulated, of_part
 from glow_dialects.fn.primitives.arithmetic import Mod
 from glow_dialects.fn.primitives.compare import Eq
 from glow_dialects.fn.primitives.cotangents import AddAny, EnvDrop, EnvItem, EnvPut, Zero
@@ -55,6 +57,8 @@ class Reverse:
         self.saved: dict[SSAValue, SSAValue] = {}
         self.copies: dict[SSAValue, SSAValue] = {}
         self.cotangents: dict[SSAValue, SSAValue] = {}
+        #: Which way conditions went where a cotangent is not zero, the innermost switch last.
+        self.ways: dict[SSAValue, tuple[tuple[SSAValue, bool], ...]] = {}
 
     def make(self) -> None:
         """Add both functions to the table."""
@@ -111,7 +115,35 @@ class Reverse:
         if cotangent is None or isinstance(value.owner, ConstantOp | RefOp):
             return
         old = self.cotangents.get(value)
-        self.cotangents[value] = cotangent if old is None else self.backward.prim(AddAny, old, cotangent)
+        if old is not None:
+            part, other = cotangent.owner, self._other_way(old, cotangent)
+            if other is not None:
+                cotangent = other
+            elif isinstance(part, PrimOp) and of_part(part.card) and cotangent.first_use is None:
+                card, operands, options = Accumulated(part.card), list(part.operands), options_of(part)
+                part.detach()
+                part.erase()
+                cotangent = self.backward.prim(card, old, *operands, **options)
+            else:
+                cotangent = self.backward.prim(AddAny, old, cotangent)
+        self.cotangents[value] = cotangent
+
+    def _other_way(self, old: SSAValue, new: SSAValue) -> SSAValue | None:
+        """One of two cotangents of which a condition chooses one, so that the other is zero."""
+        (*outer, (condition, way)), after = self.ways.get(old) or [(old, False)], self.ways.get(new)
+        if after is None or after != (*outer, (condition, not way)):
+            return None
+        chosen = self.backward.switch(condition, *((old, new) if way else (new, old)))
+        if outer:
+            self.ways[chosen] = tuple(outer)
+        return chosen
+
+    def _switched(self, condition: SSAValue, d: SSAValue, way: bool) -> SSAValue:
+        """The cotangent of one side of a switch."""
+        m = self.backward
+        side = m.switch(condition, *((d, m.zero()) if way else (m.zero(), d)))
+        self.ways[side] = (*self.ways.get(d, ()), (condition, way))
+        return side
 
     def _spread(
         self, whole: SSAValue, function: SSAValue, values: list[SSAValue], of: str | None = None
@@ -126,7 +158,10 @@ class Reverse:
             self._accumulate(function, m.prim(EnvDrop, whole, n=count))
         for index, value in enumerate(values):
             if not isinstance(value.owner, ConstantOp | RefOp):
-                self._accumulate(value, m.prim(EnvItem, whole, n=count, i=integer(index), **options))
+                item = m.prim(EnvItem, whole, n=count, i=integer(index), **options)
+                if whole in self.ways:
+                    self.ways[item] = self.ways[whole]
+                self._accumulate(value, item)
 
     def _back(self, ops: list[Operation], tail: CallOp | None, value: SSAValue) -> None:
         m = self.backward
@@ -161,8 +196,8 @@ class Reverse:
                 self._spread(d, op.callee, list(op.arguments), of)
             case SwitchOp():
                 condition = self._saved(op.condition)
-                self._accumulate(op.on_true, m.switch(condition, d, m.zero()))
-                self._accumulate(op.on_false, m.switch(condition, m.zero(), d))
+                self._accumulate(op.on_true, self._switched(condition, d, True))
+                self._accumulate(op.on_false, self._switched(condition, d, False))
             case SwitchLayerOp():
                 index, count = self._saved(op.index), len(op.values)
                 for i, value in enumerate(op.values):

@@ -57,7 +57,7 @@ from glow_dialects.fn.values import NoCode, Target, V, captured, parts
 from glow_passes.fn.functions import Functions
 from glow_passes.fn.grouped_turns import ROLLED
 from glow_passes.fn.source_places import placed
-from glow_passes.fn.unrolling import LONG, TooLong, Unrolling, has_tensors, same_step
+from glow_passes.fn.unrolling import LONG, TooLong, Unrolling, has_tensors, plain, same_step
 
 #: Instances of one function that may nest before their types are merged.
 NESTING = 8
@@ -240,7 +240,11 @@ class Specializer(Meaning):
 
     def _in_turns(self, name: str, kinds: Sequence[Type], current: Instance) -> str:
         """The function of several turns at a time for a loop of tensors whose number of turns is known."""
-        if not self.unrolling.turns or not any(map(has_tensors, kinds)):
+        if (
+            not self.unrolling.turns
+            or not any(map(has_tensors, kinds))
+            or plain(name) in self.unrolling.rolled
+        ):
             return name
         base, *derived = re.split(r"(?=\.(?:fwd|jvp)(?:\.|$))", name)
         if derived.count(".fwd") > 1:

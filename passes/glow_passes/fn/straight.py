@@ -87,7 +87,7 @@ def straight(functions: Functions, name: str, types: Sequence[Type], names: Sequ
 def _straight(
     functions: Functions, name: str, types: Sequence[Type], names: Sequence[str], turns: bool = True
 ) -> Straight:
-    inferred, root = infer(functions, name, types, turns=turns)
+    inferred, root = infer(functions, name, types, turns=turns, graph=True)
     graph = _Graph()
     inputs = iter(names)
     arguments = [V(t, graph.input(t, inputs)) for t in root.parameters]

@@ -232,6 +232,7 @@ class _Run:
 
     def run(self) -> int:
         """The number of rewrites and removals."""
+        rewriter, budget, limit = self.rewriter, _budget.get(), self.limit
         while self.stack:
             op = self.stack.pop()
             self.waiting.discard(op)
@@ -240,18 +241,18 @@ class _Run:
             if is_dead(op):
                 self.erase(op)
                 continue
-            self.rewriter.start(op)
+            if (budget is not None and budget.spent) or (limit is not None and limit.ends_rewriting()):
+                continue
+            rewriter.start(op)
             for rule in self.table.of(type(op)):
-                if self.apply(op, rule):
+                replacement = rule(op, rewriter)
+                if (replacement is not None or rewriter.inserted) and self.apply(op, rule, replacement):
                     break
         return self.changes
 
-    def apply(self, op: Operation, rule: Rule) -> bool:
-        """Try one pattern on one operation."""
+    def apply(self, op: Operation, rule: Rule, replacement: Values | None) -> bool:
+        """Put what a pattern gives in place of an operation."""
         rewriter, budget = self.rewriter, _budget.get()
-        if (budget is not None and budget.spent) or (self.limit is not None and self.limit.ends_rewriting()):
-            return False
-        replacement = rule(op, rewriter)
         inserted = rewriter.inserted
         if replacement is None or not all(map(rewriter.may_make, inserted)):
             if not inserted:

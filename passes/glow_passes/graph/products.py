@@ -5,14 +5,19 @@ from __future__ import annotations
 from math import prod
 from typing import Any
 
+import numpy as np
+from xdsl.dialects.builtin import i32
 from xdsl.ir import SSAValue
 
 from glow_dialects.core.extent import are_equal
-from glow_dialects.core.types import present, shape_of
+from glow_dialects.core.types import UniformQuantizedType, dtype_of, element_of, present, shape_of, tensor
 from glow_dialects.ops.arithmetic import AddOp
+from glow_dialects.ops.bit_cast import BitCastOp
+from glow_dialects.ops.cast import CastOp
 from glow_dialects.ops.conv import ConvOp
 from glow_dialects.ops.fully_connected import FullyConnectedOp
 from glow_dialects.ops.matmul import BatchMatmulOp, MatmulOp
+from glow_dialects.ops.quantized_matmul import QuantizedMatmulOp
 from glow_dialects.ops.reshape import ReshapeOp
 from glow_dialects.ops.transpose import TransposeOp
 from glow_passes.graph.driver import Pattern, Rewriter, is_used_once
@@ -20,6 +25,8 @@ from glow_passes.graph.linear import plain_properties
 
 FEW_CHANNELS = 4
 """Images of no more channels are worth another view."""
+MOST_BYTES = 1 << 15
+"""Sums of fewer products of bytes fit 32 bits."""
 
 
 def batch_of_one_matrix(op: BatchMatmulOp, r: Rewriter) -> SSAValue | None:
@@ -86,9 +93,28 @@ def spanned_axis(op: ConvOp, r: Rewriter) -> SSAValue | None:
     return conv if last else r(TransposeOp(conv, permutation=(0, 3, 1, 2)))
 
 
+def product_of_bytes(op: MatmulOp | BatchMatmulOp, r: Rewriter) -> SSAValue | None:
+    """matmul(cast(a), cast(b)), bytes as i32 -> quantized_matmul(a, b), which multiplies bytes."""
+    depth = shape_of(op.lhs)[-1]
+    if element_of(op.result) != i32 or op.predicate is not None or depth >= MOST_BYTES:
+        return None
+    stored: list[SSAValue] = []
+    for value in (op.lhs, op.rhs):
+        source = value.owner.input if isinstance(value.owner, CastOp) else None
+        dtype = None if source is None else dtype_of(source.type)
+        if source is None or dtype not in (np.dtype(np.int8), np.dtype(np.uint8)):
+            return None
+        kind = UniformQuantizedType.of(8, 1.0, signed=dtype == np.int8)
+        stored.append(r(BitCastOp(source, results=tensor(shape_of(source), kind))))
+    return r(QuantizedMatmulOp(*stored, results=op.result.type))
+
+
 PATTERNS = (
     Pattern((BatchMatmulOp,), batch_of_one_matrix),
     Pattern((ConvOp,), spanned_axis),
 )
 #: Makes operators that backends may lack; only before lowering.
-RECOGNIZE = (Pattern((AddOp,), matmul_and_bias),)
+RECOGNIZE = (
+    Pattern((AddOp,), matmul_and_bias),
+    Pattern((MatmulOp, BatchMatmulOp), product_of_bytes),
+)

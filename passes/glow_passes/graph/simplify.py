@@ -84,5 +84,7 @@ class SimplifyPass(GraphPass):
 
 
 _ALL = (*PATTERNS, *RECOGNIZE)
-#: For graphs that will be differentiated: dropout, which only inference does without, stays.
-BEFORE_TRAINING = (noops.IDENTITY, *(p for p in _ALL if p not in noops.PATTERNS))
+#: For graphs that will be differentiated: dropout, which only inference does without, stays, and so do
+#: max, min, clip and relu, whose gradients differ where an element is at the limit.
+_CHANGES_GRADIENTS = (*noops.PATTERNS, *clips.PATTERNS, *clips.RECOGNIZE)
+BEFORE_TRAINING = (noops.IDENTITY, *(p for p in _ALL if p not in _CHANGES_GRADIENTS))

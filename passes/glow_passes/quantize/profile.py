@@ -6,8 +6,10 @@ A profile belongs to a graph: it has the graph's nodes (without the batch size) 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +18,10 @@ import yaml
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
 
+from glow_dialects.core.files import beside
 from glow_dialects.core.graph_op import GraphOp
 from glow_dialects.core.types import is_float, shape_of, typed
-from glow_dialects.ops.module import ConstantOp, FuncOp, GetOp, SaveOp, functions
+from glow_dialects.ops.module import ConstantOp, FuncOp, GetOp, SaveOp, functions, placeholders
 from glow_passes.graph.symbols import Symbols
 from glow_passes.quantize.channels import Channels, layer_axes
 from glow_passes.quantize.histogram import Histogram, plausible
@@ -27,7 +30,8 @@ from glow_passes.tables import table
 
 VERSION = 4
 #: Properties that hold sizes of the inputs, or follow from them: a profile is for inputs of any size.
-SIZES = {"starts", "ends", "steps", "repeats", "sizes", "values", "pads", "operandSegmentSizes"}
+SIZES = {"starts", "ends", "steps", "repeats", "sizes", "values", "pads"}
+_NUMBER, _INPUT = re.compile(r"\d+"), "input "
 
 
 def value_names(function: FuncOp) -> dict[SSAValue, str]:
@@ -93,13 +97,66 @@ def graph_lines(module: ModuleOp) -> list[str]:
         if isinstance(op, SaveOp):
             lines.append(f"save {operands} to {op.symbol.root_reference.data}")
             continue
-        properties = {n: str(a) for n, a in op.properties.items() if n not in SIZES}
+        segments = "operandSegmentSizes"
+        properties = {n: str(a) for n, a in op.properties.items() if n not in SIZES and n != segments}
         if "kernel" in properties and getattr(op, "kernel", None) == shape_of(op.operands[0])[2:]:
             properties["kernel"] = "all"  # of a pool over whole images
         shown = ", ".join(f"{n} = {a}" for n, a in sorted(properties.items()))
         results = ", ".join(names[r] for r in op.results)
         lines.append(f"{results} = {op.name.removeprefix('glow.')} {operands} {{{shown}}}")
     return lines
+
+
+def graph_sizes(module: ModuleOp) -> list[str]:
+    """A line an input, its shape; then one a node of the first function, its properties in `SIZES`."""
+    lines = list[str]()
+    for port in placeholders(module).values():
+        if port.kind.data == "input":
+            name = getattr(port.attributes.get("onnx.name"), "data", port.sym_name.data)
+            lines.append(f"{_INPUT}{name}: {_size_text(shape_of(port.type))}")
+    for op in next(functions(module)).body.block.ops:
+        if not isinstance(op, GetOp | SaveOp):
+            shown = [f"{n} = {a}" for n, a in sorted(op.properties.items()) if n in SIZES]
+            lines.append(f"{op.name.removeprefix('glow.')} {{{', '.join(shown)}}}")
+    return lines
+
+
+def _inputs(lines: Sequence[str]) -> dict[str, str]:
+    """The shapes of the inputs by name."""
+    found = (line.removeprefix(_INPUT).rpartition(": ") for line in lines if line.startswith(_INPUT))
+    return {name: shape for name, _, shape in found}
+
+
+def _size_text(shape: Sequence[int]) -> str:
+    return "x".join(map(str, shape))
+
+
+def _other_sizes(
+    there: Sequence[str], here: Sequence[str], shapes: Mapping[str, Sequence[int]]
+) -> tuple[int, str, str] | None:
+    """The first node whose properties in `SIZES` differ though the inputs do not account for it.
+
+    Inputs may have another number of samples, and sizes that the profile leaves open; `shapes` are those that
+    it was taken with then.
+    """
+    mine, other = _inputs(there), _inputs(here)
+    ratios = {(1, 1)}
+    for name, have in other.items() if mine != other else ():
+        taken = _size_text(shapes.get(name, ())) or mine.get(name, "")
+        (count, _, sizes), (now, _, own) = taken.partition("x"), have.partition("x")
+        if sizes != own and set(mine.get(name, "").partition("x")[2]) <= set("0123456789x"):
+            return None  # of an open size the properties that depend on it say so
+        if count.isdigit() and now.isdigit():
+            ratios.add((int(count), int(now)))
+    for number, (line, now) in enumerate(zip(there[len(mine) :], here[len(other) :], strict=False)):
+        same_form = _NUMBER.sub("", line) == _NUMBER.sub("", now)
+        if mine != other and not same_form:
+            continue  # the sizes of one of both are open
+        pairs = zip_longest(_NUMBER.findall(line), _NUMBER.findall(now), fillvalue="0")
+        alike = all(any(int(a) * n == int(b) * m for m, n in ratios) for a, b in pairs)
+        if not (same_form and alike):
+            return number, line, now
+    return None
 
 
 def graph_hash(lines: list[str]) -> str:
@@ -124,6 +181,8 @@ class Profile:
     shapes: dict[str, tuple[int, ...]] = field(default_factory=dict[str, tuple[int, ...]])
     numbers: dict[str, int] = field(default_factory=dict[str, int])
     losses: dict[str, float] = field(default_factory=dict[str, float])
+    sizes: list[str] = field(default_factory=list[str])
+    """Of the graph, see `graph_sizes`; they count for inputs of the same sizes."""
 
     def _repr_html_(self) -> str:
         rows = ((n, f"{h.low:.4g}", f"{h.high:.4g}", f"{h.total:.0f}") for n, h in self.values.items())
@@ -132,7 +191,8 @@ class Profile:
     @staticmethod
     def of(module: ModuleOp) -> Profile:
         """An empty profile of a module's graph."""
-        return Profile(graph_lines(module), axes=channel_axes(next(functions(module)), module))
+        axes = channel_axes(next(functions(module)), module)
+        return Profile(graph_lines(module), axes=axes, sizes=graph_sizes(module))
 
     def add(self, arrays: Mapping[str, Any]) -> None:
         """Count the values of one run."""
@@ -156,6 +216,12 @@ class Profile:
         """Raise QuantizationError with the first difference where the profile is of another graph."""
         have = graph_lines(module)
         if graph_hash(have) == graph_hash(self.graph):
+            wrong = _other_sizes(self.sizes, graph_sizes(module), self.shapes) if self.sizes else None
+            if wrong is not None:
+                number, mine, other = wrong
+                raise QuantizationError(
+                    f"the profile is of another graph: node {number} is `{mine}` there, `{other}` here"
+                )
             return
         for number, (mine, other) in enumerate(zip(self.graph, have, strict=False)):
             if mine != other:
@@ -175,6 +241,7 @@ class Profile:
             "shapes": {name: list(shape) for name, shape in self.shapes.items()},
             "numbers": self.numbers,
             "graph": self.graph,
+            "sizes": self.sizes,
             "values": {
                 name: {
                     "min": h.low,
@@ -199,7 +266,9 @@ class Profile:
             text = Path(path).read_text(encoding="utf-8")
             document = yaml.load(text, Loader=_LOADER)
         except FileNotFoundError:
-            raise QuantizationError(f"no such profile: {path}") from None
+            near = beside(str(path))
+            hint = f"; did you mean {near}?" if near else ""
+            raise QuantizationError(f"no such profile: {path}{hint}") from None
         except (yaml.YAMLError, UnicodeDecodeError) as error:
             line = str(error).strip().splitlines()[-1].strip()
             raise QuantizationError(f"{path}: the profile is damaged: {line}") from None
@@ -250,6 +319,7 @@ def _from_document(content: object, path: str) -> Profile:
             raise QuantizationError(f"{path}: the profile is damaged: its graph and hash differ")
         profile = Profile(graph, batches=int(document["batches"]))
         profile.shapes = {str(n): tuple(int(d) for d in s) for n, s in document.get("shapes", {}).items()}
+        profile.sizes = [str(line) for line in document.get("sizes", [])]
         profile.numbers = {str(n): int(v) for n, v in document.get("numbers", {}).items()}
         for name, entry in document["values"].items():
             profile.values[str(name)] = _histogram(name, entry, path)

@@ -1,5 +1,10 @@
 // RUN: glow-opt %s -p 'glow-simplify{only=products}' | filecheck %s
 
+glow.placeholder @m : tensor<5x9xi8>
+glow.placeholder @s16 : tensor<5x9xi16>
+glow.placeholder @n : tensor<9x4xui8>
+glow.placeholder @o output : tensor<5x4xi32>
+glow.placeholder @q output : tensor<5x4xi32>
 glow.placeholder @x input : tensor<2x3xf32>
 glow.placeholder @s input : tensor<5x2x3xf32>
 glow.placeholder @w input : tensor<3x4xf32>
@@ -68,4 +73,30 @@ glow.func @wide {
   // CHECK-NEXT: glow.transpose
   %c = glow.conv %i, %v {strides = array<i64: 1, 1>, pads = array<i64: 0, 0, 0, 0>, dilations = array<i64: 1, 1>} : (tensor<2x1x6x9xf32>, tensor<8x1x3x9xf32>) -> tensor<2x8x4x1xf32>
   glow.save %c to @d : tensor<2x8x4x1xf32>
+}
+
+// Bytes that are multiplied as i32 are multiplied as bytes; bytes of different signs, too.
+// CHECK-LABEL: glow.func @bytes
+glow.func @bytes {
+  %m = glow.get @m : tensor<5x9xi8>
+  %n = glow.get @n : tensor<9x4xui8>
+  // CHECK: [[a:%.*]] = glow.bit_cast %m : (tensor<5x9xi8>) -> tensor<5x9x!quant.uniform<{{.*}}>>
+  // CHECK-NEXT: [[b:%.*]] = glow.bit_cast %n
+  // CHECK-NEXT: glow.quantized_matmul [[a]], [[b]] {{.*}} -> tensor<5x4xi32>
+  %a = glow.cast %m : (tensor<5x9xi8>) -> tensor<5x9xi32>
+  %b = glow.cast %n : (tensor<9x4xui8>) -> tensor<9x4xi32>
+  %p = glow.matmul %a, %b : (tensor<5x9xi32>, tensor<9x4xi32>) -> tensor<5x4xi32>
+  glow.save %p to @o : tensor<5x4xi32>
+}
+
+// Numbers of 16 bits are not.
+// CHECK-LABEL: glow.func @words
+glow.func @words {
+  %m = glow.get @s16 : tensor<5x9xi16>
+  %n = glow.get @n : tensor<9x4xui8>
+  // CHECK: glow.matmul
+  %a = glow.cast %m : (tensor<5x9xi16>) -> tensor<5x9xi32>
+  %b = glow.cast %n : (tensor<9x4xui8>) -> tensor<9x4xi32>
+  %p = glow.matmul %a, %b : (tensor<5x9xi32>, tensor<9x4xi32>) -> tensor<5x4xi32>
+  glow.save %p to @q : tensor<5x4xi32>
 }

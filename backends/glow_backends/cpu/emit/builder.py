@@ -105,112 +105,14 @@ def sizes_of(function: ir.Function) -> tuple[int, ...]:
     return function.sizes if isinstance(function, KernelFunction) else ()
 
 
-class KernelBuilder:
-    """One kernel under construction: `void name(ptr operand..., [ptr sizes], i64 worker, [ptr tickets])`.
+class CodeBuilder:
+    """Code at `b` of any function of a module: loops, vectors, addresses, intrinsics."""
 
-    Pointers are aligned as their elements are, since inputs lie where callers have them, and `noalias`
-    unless operands may be `shared`: several results, each of which may lie where another operand does, must
-    not be stored before that is loaded. With `target.threads > 1` the kernel does the share of `worker` (see
-    `share`, and `items`, for which each worker has a line of `tickets`). Shapes are constants of the code,
-    but for what a `sized` kernel reads by `size`: kernels that differ in nothing else are one piece of code.
-    """
-
-    def __init__(
-        self,
-        module: ir.Module,
-        name: str,
-        operands: int,
-        target: CpuTarget,
-        sized: bool = False,
-        shared: bool = False,
-    ) -> None:
+    def __init__(self, module: ir.Module, target: CpuTarget, b: ir.IRBuilder) -> None:
         self.module = module
         self.target = target
-        sized = sized or is_open_module(module)
-        several = target.threads > 1
-        kind = ir.FunctionType(ir.VoidType(), [PTR] * (operands + sized) + [I64] + [PTR] * several)
-        self.function = KernelFunction(module, kind, name)
-        self.function.linkage = "internal"
-        self.function.attributes.add("nounwind")
-        if not shared:
-            for argument in self.function.args:
-                if argument.type == PTR:
-                    argument.add_attribute("noalias")
-        self.operands: Sequence[ir.Value] = self.function.args[:operands]
-        self.worker: ir.Value = self.function.args[operands + sized]
-        self._tickets: ir.Value | None = self.function.args[-1] if several else None
-        self._sizes: list[int] = []
-        self._numbers: dict[Hashable, ir.Value] = {}
+        self.b = b
         self._intrinsics: dict[tuple[str, str], ir.Function] = {}
-        self._table = self.function.args[operands] if sized else None
-        if self._table is not None:
-            self._table.attributes.align = 8
-        numbers = count()
-        self._entry = LineBuilder(self.function.append_basic_block("entry"), numbers)
-        self.b = LineBuilder(self.function.append_basic_block("body"), numbers)
-        # Arguments and stack come before everything else, whenever they are asked for.
-        self._entry.position_before(self._entry.branch(self.b.block))
-
-    def finish(self) -> KernelFunction:
-        """Close the kernel."""
-        self.b.ret_void()
-        if self.sized and not self._sizes:
-            self._sizes.append(0)  # the table is an operand, though it turned out to be of no use
-        self.function.sizes = tuple(self._sizes)
-        return self.function
-
-    def size(self, value: int) -> ir.Value:
-        """`value` as an argument of the call: the code does not depend on it.
-
-        Never ask whether two such numbers are equal, or what they are, and emit otherwise.
-        """
-        return self._entry.load(self._place([value]), typ=I64, align=8)
-
-    def number(self, value: float, key: Hashable) -> ir.Value:
-        """A vector of `value`, an f32, as an argument of the call; asked for again by the same key."""
-        if key not in self._numbers:
-            place = self._place(computed(bits_of_f32, value))  # pyright: ignore[reportArgumentType]
-            scalar = self._entry.load(place, typ=F32, align=4)
-            self._numbers[key] = splat(self._entry, scalar, self.target.lanes)
-        return self._numbers[key]
-
-    @property
-    def sized(self) -> bool:
-        """Whether `size` and `number` may be asked."""
-        return self._table is not None
-
-    def table_for(self, callee: ir.Function) -> list[ir.Value]:
-        """The table argument for calling a kernel of the same module, where that takes one."""
-        return [self._place(sizes_of(callee))] if sizes_of(callee) else []
-
-    def part(self, name: str) -> KernelBuilder:
-        """A part of this kernel as code of its own: the same operands, behind them a pointer for numbers."""
-        builder = KernelBuilder(
-            self.module, f"{self.function.name}.{name}", len(self.operands) + 1, self.target, sized=True
-        )
-        builder.function.shared = True
-        return builder
-
-    def run_part(self, part: KernelFunction, *numbers: int | ir.Value) -> None:
-        """Run a finished part, which finds the `numbers` (i64) behind its last operand."""
-        pointer = self.stack(2 * max(1, len(numbers)))
-        for i, number in enumerate(numbers):
-            self.store(self.i(number), pointer, i, I64)
-        tickets = [self.function.args[-1]] if self.target.threads > 1 else []
-        self.b.call(part, [*self.operands, pointer, *self.table_for(part), self.worker, *tickets])
-
-    def _place(self, sizes: Sequence[int]) -> ir.Value:
-        """Where in the table of this kernel's sizes some more of them are."""
-        assert self._table is not None, "the kernel is not sized"
-        slot = ir.Constant(I64, len(self._sizes))
-        self._sizes += sizes
-        return self._entry.gep(self._table, [slot], inbounds=True, source_etype=I64)
-
-    def stack(self, count: int) -> ir.Value:
-        """Room for `count` floats as long as the kernel runs, aligned for vectors."""
-        pointer = self._entry.alloca(ir.ArrayType(F32, count))
-        pointer.type, pointer.align = PTR, self.target.vector_bytes
-        return pointer
 
     # Constants and integer arithmetic (folded when both sides are Python ints).
     def i(self, value: int | ir.Value) -> ir.Value:
@@ -224,10 +126,8 @@ class KernelBuilder:
         return self._open(value) if isinstance(value, Extent) else value
 
     def _open(self, value: Extent) -> ir.Value:
-        """A number that the run tells, loaded once."""
-        if value not in self._numbers:
-            self._numbers[value] = self.size(value)
-        return self._numbers[value]
+        """A number that the run tells."""
+        raise NotImplementedError(f"{value} in code that is no kernel's")
 
     def add(self, x: int | ir.Value, y: int | ir.Value) -> int | ir.Value:
         """x + y on indices."""
@@ -360,9 +260,9 @@ class KernelBuilder:
     def loop(self, start: int | ir.Value, stop: int | ir.Value, step: int = 1) -> Generator[ir.Value]:
         """for index in range(start, stop, step); the body must not be assumed to run."""
         head = self.b.block
-        check = self.function.append_basic_block("loop")
-        body = self.function.append_basic_block("body")
-        done = self.function.append_basic_block("done")
+        check = self.b.function.append_basic_block("loop")
+        body = self.b.function.append_basic_block("body")
+        done = self.b.function.append_basic_block("done")
         begin = self.i(start)
         self.b.branch(check)
         self.b.position_at_end(check)
@@ -385,9 +285,9 @@ class KernelBuilder:
     ) -> list[ir.Value]:
         """A loop that carries values in registers; returns their final values."""
         head = self.b.block
-        check = self.function.append_basic_block("reduce")
-        inner = self.function.append_basic_block("reduce.body")
-        done = self.function.append_basic_block("reduce.done")
+        check = self.b.function.append_basic_block("reduce")
+        inner = self.b.function.append_basic_block("reduce.body")
+        done = self.b.function.append_basic_block("reduce.done")
         begin = self.i(start)
         self.b.branch(check)
         self.b.position_at_end(check)
@@ -405,6 +305,117 @@ class KernelBuilder:
         self.b.branch(check)
         self.b.position_at_end(done)
         return list(carried)
+
+
+class KernelBuilder(CodeBuilder):
+    """One kernel under construction: `void name(ptr operand..., [ptr sizes], i64 worker, [ptr tickets])`.
+
+    Pointers are aligned as their elements are, since inputs lie where callers have them, and `noalias`
+    unless operands may be `shared`: several results, each of which may lie where another operand does, must
+    not be stored before that is loaded. With `target.threads > 1` the kernel does the share of `worker` (see
+    `share`, and `items`, for which each worker has a line of `tickets`). Shapes are constants of the code,
+    but for what a `sized` kernel reads by `size`: kernels that differ in nothing else are one piece of code.
+    """
+
+    def __init__(
+        self,
+        module: ir.Module,
+        name: str,
+        operands: int,
+        target: CpuTarget,
+        sized: bool = False,
+        shared: bool = False,
+    ) -> None:
+        sized = sized or is_open_module(module)
+        several = target.threads > 1
+        kind = ir.FunctionType(ir.VoidType(), [PTR] * (operands + sized) + [I64] + [PTR] * several)
+        numbers = count()
+        self.function = KernelFunction(module, kind, name)
+        self._entry = LineBuilder(self.function.append_basic_block("entry"), numbers)
+        super().__init__(module, target, LineBuilder(self.function.append_basic_block("body"), numbers))
+        self.function.linkage = "internal"
+        self.function.attributes.add("nounwind")
+        if not shared:
+            for argument in self.function.args:
+                if argument.type == PTR:
+                    argument.add_attribute("noalias")
+        self.operands: Sequence[ir.Value] = self.function.args[:operands]
+        self.worker: ir.Value = self.function.args[operands + sized]
+        self._tickets: ir.Value | None = self.function.args[-1] if several else None
+        self._sizes: list[int] = []
+        self._numbers: dict[Hashable, ir.Value] = {}
+        self._table = self.function.args[operands] if sized else None
+        if self._table is not None:
+            self._table.attributes.align = 8
+        # Arguments and stack come before everything else, whenever they are asked for.
+        self._entry.position_before(self._entry.branch(self.b.block))
+
+    def finish(self) -> KernelFunction:
+        """Close the kernel."""
+        self.b.ret_void()
+        if self.sized and not self._sizes:
+            self._sizes.append(0)  # the table is an operand, though it turned out to be of no use
+        self.function.sizes = tuple(self._sizes)
+        return self.function
+
+    def size(self, value: int) -> ir.Value:
+        """`value` as an argument of the call: the code does not depend on it.
+
+        Never ask whether two such numbers are equal, or what they are, and emit otherwise.
+        """
+        return self._entry.load(self._place([value]), typ=I64, align=8)
+
+    def number(self, value: float, key: Hashable) -> ir.Value:
+        """A vector of `value`, an f32, as an argument of the call; asked for again by the same key."""
+        if key not in self._numbers:
+            place = self._place(computed(bits_of_f32, value))  # pyright: ignore[reportArgumentType]
+            scalar = self._entry.load(place, typ=F32, align=4)
+            self._numbers[key] = splat(self._entry, scalar, self.target.lanes)
+        return self._numbers[key]
+
+    @property
+    def sized(self) -> bool:
+        """Whether `size` and `number` may be asked."""
+        return self._table is not None
+
+    def table_for(self, callee: ir.Function) -> list[ir.Value]:
+        """The table argument for calling a kernel of the same module, where that takes one."""
+        return [self._place(sizes_of(callee))] if sizes_of(callee) else []
+
+    def part(self, name: str) -> KernelBuilder:
+        """A part of this kernel as code of its own: the same operands, behind them a pointer for numbers."""
+        builder = KernelBuilder(
+            self.module, f"{self.function.name}.{name}", len(self.operands) + 1, self.target, sized=True
+        )
+        builder.function.shared = True
+        return builder
+
+    def run_part(self, part: KernelFunction, *numbers: int | ir.Value) -> None:
+        """Run a finished part, which finds the `numbers` (i64) behind its last operand."""
+        pointer = self.stack(2 * max(1, len(numbers)))
+        for i, number in enumerate(numbers):
+            self.store(self.i(number), pointer, i, I64)
+        tickets = [self.function.args[-1]] if self.target.threads > 1 else []
+        self.b.call(part, [*self.operands, pointer, *self.table_for(part), self.worker, *tickets])
+
+    def _place(self, sizes: Sequence[int]) -> ir.Value:
+        """Where in the table of this kernel's sizes some more of them are."""
+        assert self._table is not None, "the kernel is not sized"
+        slot = ir.Constant(I64, len(self._sizes))
+        self._sizes += sizes
+        return self._entry.gep(self._table, [slot], inbounds=True, source_etype=I64)
+
+    def stack(self, count: int) -> ir.Value:
+        """Room for `count` floats as long as the kernel runs, aligned for vectors."""
+        pointer = self._entry.alloca(ir.ArrayType(F32, count))
+        pointer.type, pointer.align = PTR, self.target.vector_bytes
+        return pointer
+
+    def _open(self, value: Extent) -> ir.Value:
+        """A number that the run tells, loaded once."""
+        if value not in self._numbers:
+            self._numbers[value] = self.size(value)
+        return self._numbers[value]
 
     def share(self, count: int | ir.Value) -> tuple[int | ir.Value, int | ir.Value]:
         """The half-open part of range(count) that this worker does."""

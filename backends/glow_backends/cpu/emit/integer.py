@@ -133,9 +133,12 @@ class Requantize:
 
     def table(self, factor: np.ndarray) -> np.ndarray:
         """Factors behind the limits."""
-        front = np.zeros(LIMITS, np.float32)
-        front[:3] = self.low - self.zero, self.high - self.zero, self.zero
-        return np.concatenate([front, factor])
+        return np.concatenate([self.limits, np.zeros(LIMITS - 3, np.float32), factor])
+
+    @property
+    def limits(self) -> np.ndarray:
+        """The least and the largest result less the zero point, and that."""
+        return np.array([self.low - self.zero, self.high - self.zero, self.zero], np.float32)
 
     def words(
         self,

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from llvmlite import ir
 
 from glow_backends.cpu.emit import vecmath
-from glow_backends.cpu.emit.builder import KernelBuilder
+from glow_backends.cpu.emit.builder import CodeBuilder
 from glow_backends.cpu.emit.pointwise_rules import (
     BOOLEAN,
     COMPARE,
@@ -121,7 +121,7 @@ class Pointwise:
         return Pointwise(inputs, tuple(steps), tuple(place[o] for o in self.outputs), (dtype,) * inputs)
 
 
-def emit_pointwise(k: KernelBuilder, program: Pointwise, values: Sequence[ir.Value]) -> list[ir.Value]:
+def emit_pointwise(k: CodeBuilder, program: Pointwise, values: Sequence[ir.Value]) -> list[ir.Value]:
     """The program's outputs for inputs in registers: scalars or equally long vectors.
 
     Values have compute types (see `values.compute`): f16 and bf16 travel as f32 rounded after each
@@ -134,7 +134,7 @@ def emit_pointwise(k: KernelBuilder, program: Pointwise, values: Sequence[ir.Val
     return [emitter.values[i] for i in program.outputs]
 
 
-def cast(k: KernelBuilder, x: ir.Value, source: str, target: str) -> ir.Value:
+def cast(k: CodeBuilder, x: ir.Value, source: str, target: str) -> ir.Value:
     """x converted as NumPy's astype does (floats truncate towards zero, integers wrap)."""
     if source == target:
         return x
@@ -157,7 +157,7 @@ def cast(k: KernelBuilder, x: ir.Value, source: str, target: str) -> ir.Value:
     return k.b.sext(x, kind) if is_signed(source) else k.b.zext(x, kind)
 
 
-def _saturated(k: KernelBuilder, x: ir.Value, source: str, step: Step) -> ir.Value:
+def _saturated(k: CodeBuilder, x: ir.Value, source: str, step: Step) -> ir.Value:
     """The operand of a cast to a float of 8 bits: by default clipped to its range (see glow.cast)."""
     if not step.dtype.startswith("f8") or not is_float(source) or step.params == (False,):
         return x
@@ -165,7 +165,7 @@ def _saturated(k: KernelBuilder, x: ir.Value, source: str, step: Step) -> ir.Val
     return Vec(k, x).at_most(limit).at_least(-limit).v
 
 
-def _float_to_float(k: KernelBuilder, x: ir.Value, source: str, target: str) -> ir.Value:
+def _float_to_float(k: CodeBuilder, x: ir.Value, source: str, target: str) -> ir.Value:
     if target == "f64":
         return k.b.fpext(x, with_element(x.type, ir.DoubleType()))
     if source == "f64":
@@ -175,7 +175,7 @@ def _float_to_float(k: KernelBuilder, x: ir.Value, source: str, target: str) -> 
     return round_to(k, x, target)
 
 
-def _float_to_integer(k: KernelBuilder, x: ir.Value, target: str) -> ir.Value:
+def _float_to_integer(k: CodeBuilder, x: ir.Value, target: str) -> ir.Value:
     """Narrow types through i32, so that values outside wrap; the upper half of u32 and u64 less that half."""
     kind = with_element(x.type, compute(target))
     if target in ("u32", "u64"):
@@ -189,7 +189,7 @@ def _float_to_integer(k: KernelBuilder, x: ir.Value, target: str) -> ir.Value:
     return whole if whole.type == kind else k.b.trunc(whole, kind)
 
 
-def _integer_to_float(k: KernelBuilder, x: ir.Value, source: str, target: str) -> ir.Value:
+def _integer_to_float(k: CodeBuilder, x: ir.Value, source: str, target: str) -> ir.Value:
     exact = source in ("i1", "i8", "u8", "i16", "u16", *NIBBLES) or target in ("f32", "f64")
     middle = ir.DoubleType() if target == "f64" or not exact else ir.FloatType()
     kind = with_element(x.type, middle)
@@ -200,7 +200,7 @@ def _integer_to_float(k: KernelBuilder, x: ir.Value, source: str, target: str) -
 class _Emitter:
     """Emits the steps of one program, keeping the values so far."""
 
-    def __init__(self, k: KernelBuilder, program: Pointwise, values: list[ir.Value]) -> None:
+    def __init__(self, k: CodeBuilder, program: Pointwise, values: list[ir.Value]) -> None:
         self.k = k
         self.program = program
         self.values = values

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from llvmlite import ir
 
 from glow_backends.cpu.emit import activations, double_math, hyperbolic, trigonometry, vecmath
-from glow_backends.cpu.emit.builder import KernelBuilder
+from glow_backends.cpu.emit.builder import CodeBuilder
 from glow_backends.cpu.emit.values import Vec, constant, is_float, is_signed, with_element, zero
 from glow_dialects.ops import operators
 
@@ -43,7 +43,7 @@ COMPARE = {
 }  # fmt: skip
 
 
-def compare(k: KernelBuilder, operator: str, x: ir.Value, y: ir.Value, dtype: str) -> ir.Value:
+def compare(k: CodeBuilder, operator: str, x: ir.Value, y: ir.Value, dtype: str) -> ir.Value:
     """Lane-wise comparison of two values of `dtype`; with NaN only != holds."""
     if is_float(dtype):
         if operator == "!=":
@@ -54,7 +54,7 @@ def compare(k: KernelBuilder, operator: str, x: ir.Value, y: ir.Value, dtype: st
     return k.b.icmp_unsigned(operator, x, y)
 
 
-def classify(k: KernelBuilder, op: str, x: ir.Value, dtype: str, params: tuple[Param, ...]) -> ir.Value:
+def classify(k: CodeBuilder, op: str, x: ir.Value, dtype: str, params: tuple[Param, ...]) -> ir.Value:
     """The is_nan and is_inf steps; params of is_inf: (negative, positive), both by default."""
     if not is_float(dtype):
         return zero(with_element(x.type, ir.IntType(1)))
@@ -225,14 +225,14 @@ FLOAT: dict[str, FloatRule] = {
 
 
 # Integers: rule(k, operands, signed, params).
-IntegerRule = Callable[[KernelBuilder, list[ir.Value], bool, tuple[Param, ...]], ir.Value]
+IntegerRule = Callable[[CodeBuilder, list[ir.Value], bool, tuple[Param, ...]], ir.Value]
 
 
-def _less(k: KernelBuilder, signed: bool, x: ir.Value, y: ir.Value) -> ir.Value:
+def _less(k: CodeBuilder, signed: bool, x: ir.Value, y: ir.Value) -> ir.Value:
     return k.b.icmp_signed("<", x, y) if signed else k.b.icmp_unsigned("<", x, y)
 
 
-def _divide(k: KernelBuilder, x: ir.Value, y: ir.Value, signed: bool) -> tuple[ir.Value, ir.Value]:
+def _divide(k: CodeBuilder, x: ir.Value, y: ir.Value, signed: bool) -> tuple[ir.Value, ir.Value]:
     """(quotient towards zero, remainder); a zero divisor gives 0, as NumPy does, not a trap."""
     b, one = k.b, constant(x.type, 1)
     none = b.icmp_signed("==", y, zero(y.type))
@@ -247,7 +247,7 @@ def _divide(k: KernelBuilder, x: ir.Value, y: ir.Value, signed: bool) -> tuple[i
     return quotient, b.select(none, zero(x.type), b.sub(x, b.mul(quotient, y)))
 
 
-def _integer_floor(k: KernelBuilder, x: ir.Value, y: ir.Value, signed: bool, rest: bool) -> ir.Value:
+def _integer_floor(k: CodeBuilder, x: ir.Value, y: ir.Value, signed: bool, rest: bool) -> ir.Value:
     """Floor division, or its remainder (which has the sign of the divisor)."""
     quotient, remainder = _divide(k, x, y, signed)
     if signed:
@@ -259,7 +259,7 @@ def _integer_floor(k: KernelBuilder, x: ir.Value, y: ir.Value, signed: bool, res
     return remainder if rest else quotient
 
 
-def _shift(k: KernelBuilder, x: ir.Value, y: ir.Value, left: bool, signed: bool) -> ir.Value:
+def _shift(k: CodeBuilder, x: ir.Value, y: ir.Value, left: bool, signed: bool) -> ir.Value:
     """x moved by y bits; outside of the width nothing is left, or to the right the sign."""
     last = constant(y.type, bits_of(x.type) - 1)
     inside = k.b.icmp_unsigned("<=", y, last)
@@ -269,7 +269,7 @@ def _shift(k: KernelBuilder, x: ir.Value, y: ir.Value, left: bool, signed: bool)
     return k.b.select(inside, moved, zero(x.type))
 
 
-def _integer_sign(k: KernelBuilder, x: ir.Value, signed: bool) -> ir.Value:
+def _integer_sign(k: CodeBuilder, x: ir.Value, signed: bool) -> ir.Value:
     positive = k.b.zext(k.b.icmp_signed("!=", x, zero(x.type)), x.type)
     if not signed:
         return positive
@@ -277,9 +277,9 @@ def _integer_sign(k: KernelBuilder, x: ir.Value, signed: bool) -> ir.Value:
 
 
 def _integer_fold(
-    rule: Callable[[KernelBuilder, ir.Value, ir.Value, bool], ir.Value],
+    rule: Callable[[CodeBuilder, ir.Value, ir.Value, bool], ir.Value],
 ) -> IntegerRule:
-    def fold(k: KernelBuilder, x: list[ir.Value], signed: bool, _: tuple[Param, ...]) -> ir.Value:
+    def fold(k: CodeBuilder, x: list[ir.Value], signed: bool, _: tuple[Param, ...]) -> ir.Value:
         total = x[0]
         for other in x[1:]:
             total = rule(k, total, other, signed)
@@ -288,19 +288,19 @@ def _integer_fold(
     return fold
 
 
-def _integer_unary(rule: Callable[[KernelBuilder, ir.Value, bool], ir.Value]) -> IntegerRule:
+def _integer_unary(rule: Callable[[CodeBuilder, ir.Value, bool], ir.Value]) -> IntegerRule:
     return lambda k, x, signed, _: rule(k, x[0], signed)
 
 
-def _larger(k: KernelBuilder, x: ir.Value, y: ir.Value, signed: bool) -> ir.Value:
+def _larger(k: CodeBuilder, x: ir.Value, y: ir.Value, signed: bool) -> ir.Value:
     return k.b.select(_less(k, signed, x, y), y, x)
 
 
-def _smaller(k: KernelBuilder, x: ir.Value, y: ir.Value, signed: bool) -> ir.Value:
+def _smaller(k: CodeBuilder, x: ir.Value, y: ir.Value, signed: bool) -> ir.Value:
     return k.b.select(_less(k, signed, y, x), y, x)
 
 
-def _integer_clip(k: KernelBuilder, x: list[ir.Value], signed: bool, params: tuple[Param, ...]) -> ir.Value:
+def _integer_clip(k: CodeBuilder, x: list[ir.Value], signed: bool, params: tuple[Param, ...]) -> ir.Value:
     bits = bits_of(x[0].type)
     low, high = (-(1 << (bits - 1)), (1 << (bits - 1)) - 1) if signed else (0, (1 << bits) - 1)
     value = x[0]
@@ -344,7 +344,7 @@ INTEGER: dict[str, IntegerRule] = {
 _AND = ("and", "bitwise_and", "mul", "min")
 _OR = ("or", "bitwise_or", "add", "max")
 
-BOOLEAN: dict[str, Callable[[KernelBuilder, list[ir.Value]], ir.Value]] = {
+BOOLEAN: dict[str, Callable[[CodeBuilder, list[ir.Value]], ir.Value]] = {
     **{name: lambda k, x: k.b.and_(x[0], x[1]) for name in _AND},
     **{name: lambda k, x: k.b.or_(x[0], x[1]) for name in _OR},
     **{name: lambda k, x: k.b.xor(x[0], x[1]) for name in ("xor", "bitwise_xor", "sub")},

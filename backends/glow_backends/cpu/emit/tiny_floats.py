@@ -12,7 +12,7 @@ import ml_dtypes
 import numpy as np
 from llvmlite import ir
 
-from glow_backends.cpu.emit.builder import F32, I8, I32, KernelBuilder, repeated
+from glow_backends.cpu.emit.builder import F32, I8, I32, CodeBuilder, repeated
 from glow_dialects.core.element_types import ElementType, by
 
 
@@ -64,7 +64,7 @@ _NAN = 0x7FC00000
 class _Codes:
     """Arithmetic on codes of one format, scalars or vectors."""
 
-    def __init__(self, k: KernelBuilder, like: ir.Type, form: Format) -> None:
+    def __init__(self, k: CodeBuilder, like: ir.Type, form: Format) -> None:
         self.b, self.form = k.b, form
         self.lanes = like.count if isinstance(like, ir.VectorType) else 1
 
@@ -149,11 +149,11 @@ class _Codes:
         return b.or_(b.select(missing, self.i(form.nan), code), sign)
 
 
-def decode(k: KernelBuilder, raw: ir.Value, dtype: str) -> ir.Value:
+def decode(k: CodeBuilder, raw: ir.Value, dtype: str) -> ir.Value:
     """Bytes of a format as f32."""
     return _Codes(k, raw.type, FORMATS[dtype]).decode(raw)
 
 
-def encode(k: KernelBuilder, x: ir.Value, dtype: str) -> ir.Value:
+def encode(k: CodeBuilder, x: ir.Value, dtype: str) -> ir.Value:
     """f32 as bytes of a format."""
     return _Codes(k, x.type, FORMATS[dtype]).encode(x)

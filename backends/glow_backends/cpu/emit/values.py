@@ -17,7 +17,7 @@ from glow_backends.cpu.emit.builder import (
     I32,
     I64,
     PTR,
-    KernelBuilder,
+    CodeBuilder,
     mangle,
     repeated,
     shuffle_mask,
@@ -128,7 +128,7 @@ def zero(kind: ir.Type) -> ir.Constant:
     return constant(kind, 0)
 
 
-def call(k: KernelBuilder, name: str, result: ir.Type, arguments: Sequence[ir.Value]) -> ir.Value:
+def call(k: CodeBuilder, name: str, result: ir.Type, arguments: Sequence[ir.Value]) -> ir.Value:
     """Call the external function or intrinsic `name`, declaring it at its first use."""
     callee = k.module.globals.get(name)
     if callee is None:
@@ -137,7 +137,7 @@ def call(k: KernelBuilder, name: str, result: ir.Type, arguments: Sequence[ir.Va
     return k.b.call(callee, arguments)
 
 
-def stack(k: KernelBuilder, kind: ir.Type, count: int = 1) -> ir.Value:
+def stack(k: CodeBuilder, kind: ir.Type, count: int = 1) -> ir.Value:
     """The address of `count` values of `kind` on the stack, 64-byte aligned."""
     with k.b.goto_entry_block():
         slot = k.b.alloca(kind, count)
@@ -146,7 +146,7 @@ def stack(k: KernelBuilder, kind: ir.Type, count: int = 1) -> ir.Value:
     return slot
 
 
-def round_to_odd(k: KernelBuilder, x: ir.Value) -> ir.Value:
+def round_to_odd(k: CodeBuilder, x: ir.Value) -> ir.Value:
     """f64 -> f32 so that a second rounding to 16 bits gives what one rounding from f64 gives.
 
     The last bit is set whenever the conversion was inexact (Boldo and Melquiond).
@@ -164,7 +164,7 @@ def round_to_odd(k: KernelBuilder, x: ir.Value) -> ir.Value:
     return k.b.bitcast(pattern, narrow)
 
 
-def round_to(k: KernelBuilder, x: ir.Value, dtype: str) -> ir.Value:
+def round_to(k: CodeBuilder, x: ir.Value, dtype: str) -> ir.Value:
     """An f32 value rounded to a narrow float and widened again; other dtypes pass unchanged."""
     if dtype == "f16":
         return k.b.fpext(k.b.fptrunc(x, with_element(x.type, F16)), x.type)
@@ -177,7 +177,7 @@ def round_to(k: KernelBuilder, x: ir.Value, dtype: str) -> ir.Value:
     return x
 
 
-def _bf16_bits(k: KernelBuilder, x: ir.Value) -> ir.Value:
+def _bf16_bits(k: CodeBuilder, x: ir.Value) -> ir.Value:
     """The f32 bits of x rounded to nearest even at bit 16 (the low half is not cleared)."""
     bits = with_element(x.type, I32)
     pattern = k.b.bitcast(x, bits)
@@ -187,7 +187,7 @@ def _bf16_bits(k: KernelBuilder, x: ir.Value) -> ir.Value:
     return k.b.select(k.b.fcmp_unordered("uno", x, x), quiet, rounded)
 
 
-def to_compute(k: KernelBuilder, raw: ir.Value, dtype: str) -> ir.Value:
+def to_compute(k: CodeBuilder, raw: ir.Value, dtype: str) -> ir.Value:
     """An element (or vector) as stored -> as computed with."""
     if dtype == "f16":
         return k.b.fpext(raw, with_element(raw.type, F32))
@@ -202,7 +202,7 @@ def to_compute(k: KernelBuilder, raw: ir.Value, dtype: str) -> ir.Value:
     return wrapped(k, raw, dtype)
 
 
-def wrapped(k: KernelBuilder, value: ir.Value, dtype: str) -> ir.Value:
+def wrapped(k: CodeBuilder, value: ir.Value, dtype: str) -> ir.Value:
     """An i8 as an integer of fewer bits, extended by its sign or zeros; other dtypes unchanged."""
     if dtype not in NIBBLES:
         return value
@@ -211,7 +211,7 @@ def wrapped(k: KernelBuilder, value: ir.Value, dtype: str) -> ir.Value:
     return k.b.ashr(up, spare) if is_signed(dtype) else k.b.lshr(up, spare)
 
 
-def to_storage(k: KernelBuilder, value: ir.Value, dtype: str) -> ir.Value:
+def to_storage(k: CodeBuilder, value: ir.Value, dtype: str) -> ir.Value:
     """An element (or vector) as computed with -> as stored."""
     if dtype == "f16":
         return k.b.fptrunc(value, with_element(value.type, F16))
@@ -231,14 +231,14 @@ Active = int | ir.Value
 """Which lanes of a vector exist: a number of them from the first on, or a mask."""
 
 
-def first_lanes(k: KernelBuilder, lanes: int, count: ir.Value) -> ir.Value:
+def first_lanes(k: CodeBuilder, lanes: int, count: ir.Value) -> ir.Value:
     """A mask whose first `count` (i64, at most `lanes`) lanes are on."""
     numbers = [ir.Constant(I32, i) for i in range(lanes)]
     limit = splat(k, k.b.trunc(count, I32), lanes)
     return k.b.icmp_signed("<", ir.Constant(vector(I32, lanes), numbers), limit)
 
 
-def _mask(k: KernelBuilder, lanes: int, active: Active) -> ir.Value:
+def _mask(k: CodeBuilder, lanes: int, active: Active) -> ir.Value:
     """The mask of active lanes."""
     if isinstance(active, Extent):
         return first_lanes(k, lanes, k.i(active))
@@ -253,7 +253,7 @@ def mask(lanes: int, active: int) -> ir.Constant:
 
 
 def load(
-    k: KernelBuilder,
+    k: CodeBuilder,
     pointer: ir.Value,
     offset: int | ir.Value,
     dtype: str,
@@ -284,7 +284,7 @@ def load(
 
 
 def store(
-    k: KernelBuilder,
+    k: CodeBuilder,
     value: ir.Value,
     pointer: ir.Value,
     offset: int | ir.Value,
@@ -314,13 +314,13 @@ def store(
     )
 
 
-def shuffle(k: KernelBuilder, x: ir.Value, order: Sequence[int]) -> ir.Value:
+def shuffle(k: CodeBuilder, x: ir.Value, order: Sequence[int]) -> ir.Value:
     """The lanes of x in the given order, which may repeat and be longer."""
     lanes = shuffle_mask(tuple(order))
     return k.b.shuffle_vector(x, ir.Constant(x.type, ir.Undefined), lanes)
 
 
-def splat(k: KernelBuilder, value: ir.Value, lanes: int) -> ir.Value:
+def splat(k: CodeBuilder, value: ir.Value, lanes: int) -> ir.Value:
     """A scalar of compute type in every lane."""
     return k.splat(value, lanes, value.type)
 
@@ -329,7 +329,7 @@ def splat(k: KernelBuilder, value: ir.Value, lanes: int) -> ir.Value:
 class Vec:
     """A floating-point scalar or vector with operators, for writing formulas."""
 
-    k: KernelBuilder
+    k: CodeBuilder
     v: ir.Value
 
     def of(self, value: float) -> Vec:

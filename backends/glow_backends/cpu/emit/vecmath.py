@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 from llvmlite import ir
 
-from glow_backends.cpu.emit.builder import F32, F64, I1, I32, KernelBuilder
+from glow_backends.cpu.emit.builder import F32, F64, I1, I32, CodeBuilder
 from glow_backends.cpu.emit.values import Vec, call, constant, lanes_of, stack, with_element, zero
 
 # (e^r - 1 - r) / r^2 on |r| <= ln 2 / 2
@@ -254,7 +254,7 @@ def _power_cases(x: Vec, y: Vec, a: Vec, result: Vec) -> Vec:
     return x.of(1.0).where(one, result)
 
 
-def integer_power(k: KernelBuilder, x: ir.Value, y: ir.Value, negative: ir.Value | None = None) -> ir.Value:
+def integer_power(k: CodeBuilder, x: ir.Value, y: ir.Value, negative: ir.Value | None = None) -> ir.Value:
     """x^y of integers by squaring, modulo 2^bits; where y is `negative`, 0 unless x is 1 or -1."""
     one = constant(x.type, 1)
 
@@ -274,7 +274,7 @@ def integer_power(k: KernelBuilder, x: ir.Value, y: ir.Value, negative: ir.Value
     return k.b.select(negative, k.b.select(unit, signs, zero(x.type)), total)
 
 
-def any_lane(k: KernelBuilder, condition: ir.Value) -> ir.Value:
+def any_lane(k: CodeBuilder, condition: ir.Value) -> ir.Value:
     """Whether a condition holds in some lane, as one i1."""
     lanes = lanes_of(condition.type)
     if lanes == 1:
@@ -286,9 +286,9 @@ def any_lane(k: KernelBuilder, condition: ir.Value) -> ir.Value:
 def unless(x: Vec, rare: ir.Value, usual: Callable[[Vec], Vec], otherwise: Callable[[Vec], Vec]) -> Vec:
     """usual(x), or otherwise(x) for the whole vector when `rare` holds in some lane."""
     k = x.k
-    slow_block = k.function.append_basic_block("rare")
-    fast_block = k.function.append_basic_block("usual")
-    done = k.function.append_basic_block("join")
+    slow_block = k.b.function.append_basic_block("rare")
+    fast_block = k.b.function.append_basic_block("usual")
+    done = k.b.function.append_basic_block("join")
     k.b.cbranch(any_lane(k, rare), slow_block, fast_block)
     incoming: list[tuple[ir.Value, ir.Block]] = []
     for block, compute in ((slow_block, otherwise), (fast_block, usual)):

@@ -6,14 +6,18 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from llvmlite import ir
-from xdsl.ir import SSAValue
+from xdsl.ir import Operation, SSAValue
 
 from glow_backends.cpu.functions.layout import I64, POINTER, flat, in_registers, leaves, sizes, unflat
+from glow_backends.cpu.functions.ownership import Ownership
+from glow_backends.cpu.functions.passing import SMALL
 from glow_backends.cpu.functions.runtime import STACK, Support
 from glow_backends.cpu.functions.survey import Survey, is_tail
 from glow_backends.cpu.functions.target import LlvmTarget
+from glow_backends.cpu.target import CpuTarget
+from glow_dialects.core.types import bytes_of, tensor
 from glow_dialects.fn.dialect import CallOp, ReturnOp
-from glow_dialects.fn.domain import Bottom, FnType, NamedType, NotNative, Type, marked
+from glow_dialects.fn.domain import Bottom, FnType, NamedType, NotNative, TensorType, Type, marked
 from glow_dialects.fn.meaning import failure
 from glow_dialects.fn.values import V, captured
 from glow_passes.fn.specialize import Instance, Specializer
@@ -38,6 +42,10 @@ class Frame:
     join: Join | None = None
     #: How many calls of the function in itself are being written out.
     nested: int = 0
+    #: Where turns go that left memory behind, with the arguments of the next one.
+    again: Join | None = None
+    #: Allocations in the code in front of the loop.
+    allocations: int = 0
 
 
 @dataclass
@@ -51,11 +59,13 @@ class Join:
 class Emitter:
     """Emits the instances that `infer` found, starting from the root."""
 
-    def __init__(self, inferred: Specializer, root: Instance, module: ir.Module, counts: int = 0) -> None:
+    def __init__(
+        self, inferred: Specializer, root: Instance, module: ir.Module, target: CpuTarget, counts: int = 0
+    ) -> None:
         self.root = root
         self.module = module
         self.support = Support(module)
-        self.t = LlvmTarget(module, self.support)
+        self.t = LlvmTarget(module, self.support, target)
         self.program = inferred.aimed_at(self.t)
         self.sets = inferred.sets
         #: Address of an int64 for each instance, which its runs add to; 0 for none.
@@ -63,6 +73,7 @@ class Emitter:
         self.survey = Survey(inferred, root)
         #: Whether the program computes with tensors: loops then reclaim memory.
         self.tensorial = self.survey.tensorial
+        self.owners = Ownership(inferred, root, list(self.survey.edges))
         self.emitted: dict[Instance, ir.Function] = {}
         self.pending: list[Instance] = []
 
@@ -112,20 +123,41 @@ class Emitter:
         if self.survey.reaches_itself(instance):
             self.support.check_stack(self.b, instance.number)
         before = self.b.block
-        self.b.branch(loop)
         self.b.position_at_end(loop)
-        phis: list[ir.PhiInstr] = []
-        for kind, argument in zip(kinds, received, strict=True):
-            phi = self.b.phi(kind)
-            phi.add_incoming(argument, before)
-            phis.append(phi)
+        phis = [self.b.phi(kind) for kind in kinds]
         count = sum(in_registers(kinds))
         out = function.args[count] if len(function.args) > count else None
-        values: list[ir.Value] = list(phis)
-        if self.tensorial and self.survey.reaches_itself(instance):
+        frame = Frame(instance, function, loop, phis, out, allocations=self.support.allocations)
+        self._goes_on(received, before, frame, len(self.survey.cycle(instance)) > 1)
+        self._body(instance, list(phis), frame)
+        if frame.again is not None:
+            self.b.position_at_end(frame.again.block)
+            values = self._phis(frame.again, kinds)
             bytes_of = [s for t in instance.parameters for s in sizes(self.sets.resolve(t))]
             values = self.support.collect(self.b, self.b.load(self.support.floor), values, bytes_of)
-        self._body(instance, values, Frame(instance, function, loop, phis, out))
+            for phi, value in zip(phis, values, strict=True):
+                phi.add_incoming(value, self.b.block)
+            self.b.branch(loop)
+
+    def _goes_on(self, values: list[ir.Value], block: ir.Block, frame: Frame, left: bool) -> None:
+        """Go from a block to the next turn; `left`: memory was left behind, which is reclaimed."""
+        self.b.position_at_end(block)
+        if left and self.tensorial:
+            if frame.again is None:
+                frame.again = Join(self.b.append_basic_block("again"), [])
+            frame.again.incoming.append((values, block))
+            self.b.branch(frame.again.block)
+        else:
+            for phi, value in zip(frame.phis, values, strict=True):
+                phi.add_incoming(value, block)
+            self.b.branch(frame.loop)
+        self.b.position_at_end(frame.loop)
+
+    def copied_arguments(self) -> dict[int, int]:
+        """Bytes of the caller's arrays, by number of the register, that the program copies to store into."""
+        bytes_of = [s or 0 for t in self.root.parameters for s in sizes(self.sets.resolve(t))]
+        consumed = sorted(self.owners.consumed[self.root])
+        return {leaf: bytes_of[leaf] for leaf in consumed if bytes_of[leaf] > SMALL}
 
     def _received(self, function: ir.Function, kinds: list[ir.Type]) -> list[ir.Value]:
         """The arguments of a function, at its start."""
@@ -175,6 +207,7 @@ class Emitter:
                 return None
             operands = [values[v] for v in op.operands]
             if isinstance(op, CallOp):
+                self._settled(op, instance, values)
                 if is_tail(op):
                     return self._tail(op, operands, instance, frame)
                 value = self._call(op, operands, instance, frame)
@@ -183,8 +216,22 @@ class Emitter:
                     return None
                 values[op.result] = value
             else:
-                values[op.results[0]] = self.program.step(op, operands, instance)
+                values[op.results[0]] = self._step(op, operands, instance, values)
         raise AssertionError(instance.name)
+
+    def _step(self, op: Operation, x: list[V], instance: Instance, values: dict[SSAValue, V]) -> V:
+        """An operation that is no call."""
+        if not self.owners.active:
+            return self.program.step(op, x, instance)
+        decided = self.owners.of(instance)
+        self._registers([values[v] for v in decided.settled.get(op, ())])
+        self.t.in_place, self.t.guarded = op in decided.in_place, op in decided.guarded
+        value = self.program.step(op, x, instance)
+        if op in decided.apart:
+            assert isinstance(value.type, TensorType)
+            size = bytes_of(tensor(value.type.shape, value.type.dtype))
+            value = V(value.type, self.t.tensors.copied(self._registers([value])[0], size))
+        return value
 
     def _parameters(self, instance: Instance, registers: list[Any]) -> dict[SSAValue, V]:
         values: dict[SSAValue, V] = {}
@@ -204,9 +251,11 @@ class Emitter:
             if isinstance(op, CallOp):
                 ((target, kinds),) = self.program.targets(operands, instance, op.source)
                 _, (bound,) = self._cases(operands[0])
-                values[op.result] = self._inline(target, self._arguments(target, kinds, bound(), operands))
+                self._settled(op, instance, values)
+                given = self._given(op, instance, target, self._arguments(target, kinds, bound(), operands))
+                values[op.result] = self._inline(target, given)
             else:
-                values[op.results[0]] = self.program.step(op, operands, instance)
+                values[op.results[0]] = self._step(op, operands, instance, values)
         raise AssertionError(instance.name)
 
     def _return(self, value: V, frame: Frame) -> None:
@@ -268,7 +317,8 @@ class Emitter:
         tag, bound = self._cases(x[0])
         if tag is None:
             target, kinds = targets[0]
-            yield target, self._arguments(target, kinds, bound[0](), x)
+            given = self._arguments(target, kinds, bound[0](), x)
+            yield target, self._given(op, instance, target, given)
             return
         builder = self.b
         self._registers(x)  # computed once, before the ways part
@@ -281,14 +331,34 @@ class Emitter:
         builder.unreachable()
         for (target, kinds), make, block in zip(targets, bound, blocks, strict=True):
             builder.position_at_end(block)
-            yield target, self._arguments(target, kinds, make(), x)
+            yield target, self._given(op, instance, target, self._arguments(target, kinds, make(), x))
+
+    def _settled(self, op: Operation, instance: Instance, values: dict[SSAValue, V]) -> None:
+        """Compute what would read memory that an operation writes."""
+        if self.owners.active:
+            self._registers([values[v] for v in self.owners.of(instance).settled.get(op, ())])
+
+    def _given(self, op: Operation, instance: Instance, target: Instance, arguments: list[V]) -> list[V]:
+        """The arguments of a call, with copies of what the callee may not write into."""
+        if not self.owners.active or not self.owners.consumed[target]:
+            return arguments
+        registers = self._registers(arguments)
+        kinds = [self.sets.resolve(t) for t in target.parameters]
+        bytes_of = [s for t in kinds for s in sizes(t)]
+        for leaf in self.owners.of(instance).copied.get((op, target), ()):
+            registers[leaf] = self.t.tensors.copied(registers[leaf], bytes_of[leaf] or 0)
+        rest = iter(registers)
+        return [V(t, unflat(t, rest)) for t in kinds]
 
     def _tail(
         self, op: CallOp, x: list[V], instance: Instance, frame: Frame
     ) -> tuple[Instance, list[Any]] | None:
         """A call in tail position; what the function goes on with where that is one instance."""
         several = len(self.sets.members(self.sets.resolve(x[0].type))) > 1
+        allocations = self.support.allocations
         for target, arguments in self._branches(op, x, instance):
+            if several:
+                self.support.allocations = allocations  # of the way to here
             if target is not frame.root and (
                 self.survey.inlined(target) or (self.survey.sites[target] == 1 and frame.depth < 200)
             ):
@@ -305,9 +375,7 @@ class Emitter:
             if target is frame.root and frame.join is None:
                 if self.survey.counted(target):
                     self.support.count_call(self.b, target.number)
-                for phi, register in zip(frame.phis, registers, strict=True):
-                    phi.add_incoming(register, self.b.block)
-                self.b.branch(frame.loop)
+                self._goes_on(registers, self.b.block, frame, self.support.allocations > frame.allocations)
             elif isinstance(target.result, Bottom):
                 self._never(target, registers)
             elif frame.join is None and self._same_result(target, frame.root):
@@ -351,15 +419,17 @@ class Emitter:
 
     def _met(self, join: Join, kind: Type) -> V:
         """The value where ways meet."""
-        builder = self.b
-        builder.position_at_end(join.block)
+        self.b.position_at_end(join.block)
+        return V(kind, unflat(kind, iter(self._phis(join, leaves(kind)))))
+
+    def _phis(self, join: Join, kinds: list[ir.Type]) -> list[ir.Value]:
         merged: list[ir.Value] = []
-        for index, leaf in enumerate(leaves(kind)):
-            phi = builder.phi(leaf)
+        for index, leaf in enumerate(kinds):
+            phi = self.b.phi(leaf)
             for registers, block in join.incoming:
                 phi.add_incoming(registers[index], block)
             merged.append(phi)
-        return V(kind, unflat(kind, iter(merged)))
+        return merged
 
     def _call(self, op: CallOp, x: list[V], instance: Instance, frame: Frame) -> V | None:
         """A call that comes back; None where no callee does."""
@@ -406,6 +476,7 @@ class Emitter:
     def _called(self, target: Instance, registers: list[ir.Value]) -> list[ir.Value]:
         function = self.declared(target)
         outputs = leaves(self.sets.resolve(target.result))
+        self.support.allocations += 1
         b = self.b
         # A call in a recursion takes stack, so that one without end is noticed: no loop in its place.
         tail = "notail" if self.survey.reaches_itself(target) else None

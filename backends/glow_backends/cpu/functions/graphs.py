@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 from xdsl.dialects import llvm
 from xdsl.dialects.builtin import ModuleOp, StringAttr
+from xdsl.ir import SSAValue
 
 from glow_backends.cpu.build import objects_of
 from glow_backends.cpu.calls import KernelCode
 from glow_backends.cpu.faults import FAULT_SLOT, Faults
-from glow_backends.cpu.functions.tensors import Run, graph_of, key_of
+from glow_backends.cpu.functions.tensors import COMPARED, Node, Run
 from glow_backends.cpu.host import HostSteps
 from glow_backends.cpu.memory import ALIGN, address, aligned_array
 from glow_backends.cpu.select import select
@@ -24,6 +25,7 @@ from glow_backends.cpu.weights import shared_slot
 from glow_backends.report import Report
 from glow_dialects.core.types import Array, bytes_of, dtype_of, shape_of
 from glow_dialects.instr.memory import instr_function
+from glow_dialects.ops.module import ConstantOp, FuncOp, GetOp, PlaceholderOp, SaveOp
 
 Lower = Callable[[ModuleOp], object]
 """Takes a graph module to planned instructions for this CPU."""
@@ -136,3 +138,58 @@ class Graphs:
             run.host(number, bound, self._arena)
         except BaseException as error:  # raised again after the run: native frames cannot pass it on
             self.failure = error
+
+
+def key_of(run: Run) -> tuple[Any, ...]:
+    """The key of the graph that a run calls."""
+    number = {node: index for index, node in enumerate(run.inputs)}
+    key: list[Any] = [node.type for node in run.inputs]
+    for node in run.nodes:
+        for operand in node.operands:
+            if operand not in number:
+                assert operand.const is not None
+                number[operand] = len(number)
+                whole = operand.const.nbytes <= COMPARED
+                key.append((operand.type, operand.const.tobytes() if whole else id(operand)))
+        key.append((id(node.template), *[number[n] for n in node.operands]))
+        number[node] = len(number)
+    key.append(tuple(number[n] for n in run.outputs))
+    return tuple(key)
+
+
+def graph_of(run: Run) -> ModuleOp:
+    """The graph that a run calls."""
+    module = ModuleOp([])
+    function = FuncOp.of("main")
+    block = function.body.block
+    known: dict[Node, SSAValue] = {}
+    for index, node in enumerate(run.inputs):
+        place = PlaceholderOp.of(f"in{index}", node.type)
+        module.body.block.add_op(place)
+        got = GetOp.of(place)
+        block.add_op(got)
+        known[node] = got.result
+    for index, node in enumerate(run.outputs):
+        module.body.block.add_op(PlaceholderOp.of(f"out{index}", node.type, "output"))
+    places = [op for op in module.body.block.ops if isinstance(op, PlaceholderOp)]
+    for node in run.nodes:
+        assert node.template is not None
+        for operand in node.operands:
+            if operand in known:
+                continue
+            assert operand.const is not None
+            constant = ConstantOp.of(f"c{len(known)}", operand.const)
+            module.body.block.add_op(constant)
+            got = GetOp.of(constant)
+            block.add_op(got)
+            known[operand] = got.result
+        mapping: dict[SSAValue, SSAValue] = {}
+        for argument, operand in zip(node.template.block.args, node.operands, strict=True):
+            mapping[argument] = known[operand]
+        for op in node.template.block.ops:
+            block.add_op(op.clone(mapping))
+        known[node] = mapping.get(node.template.result, node.template.result)
+    for node, place in zip(run.outputs, places[len(run.inputs) :], strict=True):
+        block.add_op(SaveOp.of(known[node], place))
+    module.body.block.add_op(function)
+    return module

@@ -28,7 +28,8 @@ from glow_passes.fn.specialize import Instance, Specializer
 STACK_BYTES = 256 << 20
 #: Memory for the records and tensors of one run, and how much of it stays with the process.
 HEAP_LIMIT, HEAP_KEPT = 4 << 30, 256 << 20
-#: Characters of LLVM IR from which on a program of numbers gets only cheap passes: its code is all its work.
+#: Characters of LLVM IR from which on a program of numbers, or of loops over elements, gets only cheap
+#: passes: its code is all its work.
 LARGE_OF_NUMBERS = 4 * LARGE
 
 
@@ -86,7 +87,7 @@ class NativeFunction:
         self.name = name
         #: Runs of each instance so far, by its number, where they are counted.
         self.counts = np.zeros(len(inferred.instances) if counting else 0, np.int64)
-        emitter = Emitter(inferred, root, module, self.counts.ctypes.data if counting else 0)
+        emitter = Emitter(inferred, root, module, target, self.counts.ctypes.data if counting else 0)
         functions = inferred.functions
         self._places = {i.number: (i.name, functions.place(i.name)) for i in inferred.instances}
         self.parameters = [inferred.sets.resolve(t) for t in root.parameters]
@@ -97,7 +98,9 @@ class NativeFunction:
         outputs = leaves(self.result)
         function = emitter.emit_all()
         self._failures = emitter.support.failures
-        emitter.support.entry(function, inputs, outputs, sizes(self.result))
+        emitter.support.entry(function, inputs, outputs, sizes(self.result), emitter.copied_arguments())
+        #: Copies that the program does not ask for, with their places.
+        self.copies = emitter.owners.told
         now = time.perf_counter()
         self.seconds = {"emit": now - start}
         self.graphs = Graphs(emitter.t.tensors.runs, lower, target)
@@ -107,7 +110,9 @@ class NativeFunction:
         self.seconds["graphs"] = time.perf_counter() - now
         start = time.perf_counter()
         self.llvm = str(module)
-        code = emit_object(self.llvm, target, large=LARGE if emitter.tensorial else LARGE_OF_NUMBERS)
+        loops = emitter.survey.over_elements
+        large = LARGE_OF_NUMBERS if loops or not emitter.tensorial else LARGE
+        code = emit_object(self.llvm, target, large=large, loops=loops)
         self._linked = Linked([code, *self.graphs.objects()], target)
         self._run = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p)(self._linked.address("fn_run"))
         self.seconds["llvm"] = time.perf_counter() - start

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from llvmlite import ir
 
 from glow_backends.cpu.functions.layout import I1, I64, POINTER, in_registers
-from glow_backends.cpu.memory import ALIGN
+from glow_backends.cpu.memory import ALIGN, rounded
 from glow_dialects.fn.domain import NotNative
 
 I32 = ir.IntType(32)
@@ -47,6 +47,8 @@ class Support:
         self.setjmp.attributes.add("returns_twice")
         #: Errors that the program may raise.
         self.failures: list[Failure] = []
+        #: Allocations, and calls that may make some, in the code that was emitted on the way to here.
+        self.allocations = 0
         self._stops: dict[int, ir.Function] = {}
         #: Where each function goes on with an int of more than 64 bits.
         self._overflows: dict[ir.Function, ir.Block] = {}
@@ -135,10 +137,12 @@ class Support:
     # --- memory ---------------------------------------------------------------------------------------
     def allocate(self, b: ir.IRBuilder, size: int) -> ir.Value:
         """Memory of a record."""
+        self.allocations += 1
         return b.call(self._helper("alloc", self._allocator), [ir.Constant(I64, size)])
 
     def allocate_aligned(self, b: ir.IRBuilder, size: ir.Value) -> ir.Value:
         """Memory of tensors; `size` is a multiple of the alignment."""
+        self.allocations += 1
         return b.call(self._helper("tensors", self._aligned), [size])
 
     def _helper(self, name: str, make: Callable[[ir.Function], None]) -> ir.Function:
@@ -203,10 +207,7 @@ class Support:
             for v, s in zip(values, sizes, strict=True)
         ]
         count = b.sub(b.ptrtoint(b.load(self.heap), I64), b.ptrtoint(base, I64))
-        move = self.module.globals.get("llvm.memmove.p0.p0.i64") or ir.Function(
-            self.module, ir.FunctionType(ir.VoidType(), [POINTER, POINTER, I64, I1]), "llvm.memmove.p0.p0.i64"
-        )
-        b.call(move, [floor, base, count, ir.Constant(I1, 0)])
+        self.move(b, floor, base, count)
         b.store(b.gep(floor, [count]), self.heap)
         moved = b.sub(b.ptrtoint(base, I64), b.ptrtoint(floor, I64))
         lowered = [
@@ -231,11 +232,19 @@ class Support:
         copy, done = b.append_basic_block("copy"), b.append_basic_block("there")
         b.cbranch(b.icmp_unsigned("!=", value, place), copy, done)
         b.position_at_end(copy)
-        self._copy(b, place, value, ir.Constant(I64, size))
+        self.copy(b, place, value, ir.Constant(I64, size))
         b.branch(done)
         b.position_at_end(done)
 
-    def _copy(self, b: ir.IRBuilder, place: ir.Value, value: ir.Value, size: ir.Value) -> None:
+    def move(self, b: ir.IRBuilder, place: ir.Value, value: ir.Value, size: ir.Value) -> None:
+        """Copy bytes that may overlap."""
+        name = "llvm.memmove.p0.p0.i64"
+        kind = ir.FunctionType(ir.VoidType(), [POINTER, POINTER, I64, I1])
+        function = self.module.globals.get(name) or ir.Function(self.module, kind, name)
+        b.call(function, [place, value, size, ir.Constant(I1, 0)])
+
+    def copy(self, b: ir.IRBuilder, place: ir.Value, value: ir.Value, size: ir.Value) -> None:
+        """Copy bytes that do not overlap."""
         name = "llvm.memcpy.p0.p0.i64"
         kind = ir.FunctionType(ir.VoidType(), [POINTER, POINTER, I64, I1])
         function = self.module.globals.get(name) or ir.Function(self.module, kind, name)
@@ -258,7 +267,7 @@ class Support:
             b.ret(value)
             b.position_at_end(copy)
             place = b.call(self._helper("tensors", self._aligned), [size])
-            self._copy(b, place, value, size)
+            self.copy(b, place, value, size)
             b.ret(place)
         return self._helpers["keep"]
 
@@ -287,9 +296,13 @@ class Support:
         inputs: list[ir.Type],
         outputs: list[ir.Type],
         bytes_of: Sequence[int | None],
+        owned: Mapping[int, int],
     ) -> None:
-        """`fn_run(setup)`: run on the stack that `setup` gives; `bytes_of` the tensors of the result."""
-        inner = self._inner(root, inputs, outputs, bytes_of)
+        """`fn_run(setup)`: run on the stack that `setup` gives; `bytes_of` the tensors of the result.
+
+        `owned` are the bytes of arguments that are copied, since the program writes into them.
+        """
+        inner = self._inner(root, inputs, outputs, bytes_of, owned)
         kind = ir.FunctionType(I32, [POINTER])
         entry = ir.Function(self.module, kind, "fn_run")
         entry.attributes.add("noinline")
@@ -324,6 +337,7 @@ class Support:
         inputs: list[ir.Type],
         outputs: list[ir.Type],
         bytes_of: Sequence[int | None],
+        owned: Mapping[int, int],
     ) -> ir.Function:
         function = ir.Function(self.module, ir.FunctionType(ir.VoidType(), [POINTER]), "fn.inner")
         function.linkage = "internal"
@@ -343,6 +357,10 @@ class Support:
                 registers.append(b.trunc(wide, kind))
             else:
                 registers.append(b.load(place(arguments, index, kind)))
+        for index, size in owned.items():
+            memory = self.allocate_aligned(b, ir.Constant(I64, rounded(size)))
+            self.copy(b, memory, registers[index], ir.Constant(I64, size))
+            registers[index] = memory
         kept: list[ir.Value] = []
         spilled = 0
         for value, register in zip(registers, in_registers(inputs), strict=True):

@@ -6,8 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from glow_dialects.fn.dialect import CallOp, ReturnOp
-from glow_dialects.fn.domain import Bottom
+from glow_dialects.fn.domain import Bottom, TensorType, Type
 from glow_dialects.fn.meaning import failure
+from glow_dialects.fn.primitive import Primitive
+from glow_dialects.fn.primitives.items import Item
 from glow_dialects.fn.values import NoCode
 from glow_passes.fn.specialize import Instance, Specializer
 
@@ -32,6 +34,8 @@ class Survey(NoCode):
     def __init__(self, inferred: Specializer, root: Instance) -> None:
         #: Whether the program computes with tensors.
         self.tensorial = False
+        #: Whether loops read or store elements.
+        self.over_elements = self._loop = False
         #: The instances that each instance calls.
         self.edges: dict[Instance, list[Instance]] = {}
         #: The places that call each instance.
@@ -48,6 +52,7 @@ class Survey(NoCode):
             now = pending.pop()
             if now not in self.edges:
                 self.edges[now] = []
+                self._loop = inferred.is_recursive(now.name)
                 program.visit(now)
                 pending += self.edges[now]
         for function in self.edges.values():
@@ -64,9 +69,11 @@ class Survey(NoCode):
         if is_tail(op):
             self.tails.update(callees)
 
-    def tensor(self, *_: Any) -> None:
+    def tensor(self, card: Primitive, attributes: Any, x: Any, result: Type, where: str) -> None:
         """A primitive on tensors."""
         self.tensorial = True
+        if self._loop and (card.stores or isinstance(card, Item) and not isinstance(result, TensorType)):
+            self.over_elements = True
 
     def graph(self, *_: Any) -> None:
         """A part of a graph."""

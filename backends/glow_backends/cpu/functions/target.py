@@ -3,54 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Any
 
 from llvmlite import ir
+from xdsl.ir import Attribute, Block, SSAValue
 
+from glow_backends.cpu.calls import dtype_name
+from glow_backends.cpu.emit.builder import CodeBuilder
+from glow_backends.cpu.emit.pointwise import Pointwise, Step, emit_pointwise, supports
+from glow_backends.cpu.emit.pointwise_rules import compare
+from glow_backends.cpu.emit.values import compute, constant
+from glow_backends.cpu.functions.blocks import block_of, write
 from glow_backends.cpu.functions.layout import F64, I1, I64, POINTER, SCALARS, flat, leaves, unflat
 from glow_backends.cpu.functions.runtime import Support
 from glow_backends.cpu.functions.tensors import Tensors
+from glow_backends.cpu.target import CpuTarget
 from glow_dialects.core.attributes import to_attribute
+from glow_dialects.core.builder import decomposed
+from glow_dialects.core.graph_op import GraphOp
+from glow_dialects.core.types import tensor
 from glow_dialects.fn.domain import BOOL, FnType, NamedType, NotNative, TensorType, Type
 from glow_dialects.fn.primitive import Primitive
-from glow_dialects.fn.primitives.arithmetic import (
-    Abs,
-    Add,
-    Ceil,
-    Div,
-    Floor,
-    FloorDiv,
-    Mod,
-    Mul,
-    Neg,
-    Not,
-    Pos,
-    Round,
-    Sign,
-    Sub,
-    ToBool,
-    ToFloat,
-    ToInt,
-)
-from glow_dialects.fn.primitives.compare import (
-    BitAnd,
-    BitOr,
-    BitXor,
-    Chosen,
-    Comparison,
-    Extreme,
-    Invert,
-    ShiftLeft,
-    ShiftRight,
-)
-from glow_dialects.fn.primitives.mathematics import OF_OPERATORS, Differentiable, Pow, SafeLog
-from glow_dialects.fn.primitives.scalars import Mathematical, ScalarPrimitive
+from glow_dialects.fn.primitives.mathematics import MATHEMATICS
+from glow_dialects.fn.primitives.scalars import ScalarPrimitive
 from glow_dialects.fn.primitives.shapes import Astype, Reshape
-from glow_dialects.fn.regions import subscript_error
+from glow_dialects.fn.regions import Kind, region, subscript_error
 from glow_dialects.fn.tensors import TensorsOp
 from glow_dialects.fn.values import V, captured
-from glow_dialects.ops.select import SelectOp
+from glow_dialects.ops.arithmetic import AddOp, FloorDivOp, ModOp, MulOp, PowOp, SubOp
+from glow_dialects.ops.logic import ShiftLeftOp, ShiftRightOp
 from glow_dialects.ops.splat import SplatOp
+from glow_dialects.ops.unary_math import AbsOp, NegOp
 
 
 def _any(code: ir.Value) -> bool:
@@ -63,21 +47,25 @@ class LlvmTarget:
 
     coding = True
 
-    def __init__(self, module: ir.Module, support: Support) -> None:
+    def __init__(self, module: ir.Module, support: Support, target: CpuTarget) -> None:
         self.module = module
         self.support = support
         self.tensors = Tensors(module, support)
-        self._builder: ir.IRBuilder = ir.IRBuilder()
+        self.k = CodeBuilder(module, target, ir.IRBuilder())
         self.helpers: dict[str, ir.Function] = {}
+        #: Whether the store that is done now may write into its operand.
+        self.in_place = False
+        #: Whether that may be the program's zeros.
+        self.guarded = False
 
     @property
     def builder(self) -> ir.IRBuilder:
         """Where code goes."""
-        return self._builder
+        return self.k.b
 
     @builder.setter
     def builder(self, builder: ir.IRBuilder) -> None:
-        self._builder = self.tensors.builder = builder
+        self.k.b = self.tensors.builder = builder
 
     def constant(self, kind: str, value: float | int | bool) -> ir.Value:
         """A number."""
@@ -104,10 +92,10 @@ class LlvmTarget:
 
     def external(self, name: str, result: ir.Type, values: Sequence[ir.Value]) -> ir.Value:
         """A call of an intrinsic or a function of the C library."""
-        function = self.helpers.get(name)
+        function = self.module.globals.get(name)
         if function is None:
             kind = ir.FunctionType(result, [v.type for v in values])
-            function = self.helpers[name] = ir.Function(self.module, kind, name)
+            function = ir.Function(self.module, kind, name)
             if not name.startswith("llvm."):
                 function.attributes.add("nounwind")
         return self.builder.call(function, values)
@@ -118,43 +106,38 @@ class LlvmTarget:
         if waiting is not None:
             return waiting  # pyright: ignore[reportReturnType] - code like any other
         x = self.tensors.registers(x)
-        if isinstance(card, Comparison):
-            return self._compared(card.code, kind, x)
-        if isinstance(card, Extreme):
-            first = self._compared(card.better, kind, x)
-            if kind == "float":
-                first = self.builder.or_(first, self._compared("!=", kind, [x[0], x[0]]))
-            return self.builder.select(first, x[0], x[1])
-        if isinstance(card, Chosen):
-            second = self._compared(card.test.code, kind, [x[1], x[0]])
-            if card.known and kind == "float":
-                second = self.builder.or_(second, self._compared("!=", kind, [x[0], x[0]]))
-            return self.builder.select(second, x[1], x[0])
-        if isinstance(card, Mathematical) and card.code:
+        if card.code and kind == "float":
             return self.external(card.code, F64, x)
-        if isinstance(card, Differentiable):
-            return self._by_formula(card, x)
-        code = (FLOATS if kind == "float" else INTS).get(type(card))
-        if code is None:
-            raise NotNative(f"{card.name} of {kind}s")
-        return code(self, *x)
+        body = region(card, {}, [_KINDS[v.type] for v in x], "")
+        value = self._computed(body.block, body.result, x)
+        whole = value.type == F64 and card.kinds(kind, "")[1] == "int"
+        return self._whole(value) if whole else value
 
-    def _by_formula(self, card: Differentiable, x: Sequence[ir.Value]) -> ir.Value:
-        """A function of floats by the formula on its graph operator's card."""
-        block = card.formula()
-        known: dict[Any, ir.Value] = dict(zip(block.args, x, strict=True))
-        result = x[0]
+    def _computed(self, block: Block, result: SSAValue, x: Sequence[ir.Value]) -> ir.Value:
+        """The value of operators on scalars."""
+        known: dict[SSAValue, ir.Value] = dict(zip(block.args, x, strict=True))
         for op in block.ops:
-            operands = [known[v] for v in op.operands]
-            if isinstance(op, SplatOp):
-                result = self.constant("float", op.value)
-            elif isinstance(op, SelectOp):
-                result = self.select(*operands)
-            else:
-                primitive: Any = OF_OPERATORS[type(op)]()
-                result = self.scalar(primitive, "float" if operands[0].type == F64 else "bool", operands)
-            known[op.results[0]] = result
-        return result
+            assert isinstance(op, GraphOp)
+            known[op.results[0]] = self._operator(op, [known[v] for v in op.operands])
+        return known[result]
+
+    def _operator(self, op: GraphOp, x: Sequence[ir.Value]) -> ir.Value:
+        """An operator on scalars: ints are Python's, functions of floats those of C's library."""
+        kind, sources = type(op), [dtype_name(v) for v in op.operands]
+        if isinstance(op, SplatOp):
+            return constant(compute(dtype_name(op.result)), op.value)
+        if sources[0] == "i64" and kind in INTS:
+            return INTS[kind](self, *x)
+        if sources[0] == "f64" and kind in _CODES:
+            return self.external(_CODES[kind], F64, x)
+        name, result = op.name.removeprefix("glow."), dtype_name(op.results[0])
+        if (sources[0], result) == ("f64", "i64"):
+            return self._whole(x[0])
+        if not supports(name, result):
+            return self._computed(*_formula(kind, tuple(v.type for v in op.operands)), x)
+        count = len(x)
+        step = Step(name, tuple(range(count)), (), result)
+        return emit_pointwise(self.k, Pointwise(count, (step,), (count,), tuple(sources)), x)[0]
 
     def exact(self, code: ir.Value) -> None:
         """Leave the program where an int is not exactly a float: one of more than 53 bits."""
@@ -181,56 +164,10 @@ class LlvmTarget:
             bad = b.and_(bad, b.not_(same))
         self.support.fits(b, bad)
 
-    def _compared(self, test: str, kind: str, x: Sequence[ir.Value]) -> ir.Value:
-        b = self.builder
-        if kind == "float":
-            return b.fcmp_unordered(test, *x) if test == "!=" else b.fcmp_ordered(test, *x)
-        return b.icmp_signed(test, *x)
-
     def is_nonzero(self, x: ir.Value) -> ir.Value:
         """Whether a number is not 0."""
-        kind = "float" if x.type == F64 else "int"
-        return x if x.type == I1 else self._compared("!=", kind, [x, ir.Constant(x.type, 0)])
-
-    def whole(self, name: str, x: ir.Value) -> ir.Value:
-        """A float rounded by an intrinsic, as an int."""
-        return self._whole(self.external(f"llvm.{name}.f64", F64, [x]))
-
-    def sign(self, x: ir.Value) -> ir.Value:
-        """-1, 0 or 1."""
-        b, zero = self.builder, ir.Constant(x.type, 0)
-        if x.type == F64:
-            up = b.uitofp(b.fcmp_ordered(">", x, zero), F64)
-            sign = b.fsub(up, b.uitofp(b.fcmp_ordered("<", x, zero), F64))
-            return b.select(b.fcmp_unordered("uno", x, x), x, sign)
-        up = b.zext(b.icmp_signed(">", x, zero), I64)
-        return b.sub(up, b.zext(b.icmp_signed("<", x, zero), I64))
-
-    def safe_log(self, x: ir.Value) -> ir.Value:
-        """The logarithm of positive numbers, 0 of others."""
-        zero = ir.Constant(F64, 0.0)
-        logarithm = self.external("llvm.log.f64", F64, [x])
-        return self.builder.select(self.builder.fcmp_ordered(">", x, zero), logarithm, zero)
-
-    def float_rest(self, x: ir.Value, by: ir.Value) -> ir.Value:
-        """x % by with the sign of `by`."""
-        rest, wrong = self._float_rest(x, by)
-        return self.builder.select(wrong, self.builder.fadd(rest, by), rest)
-
-    def float_quotient(self, x: ir.Value, by: ir.Value) -> ir.Value:
-        """x // by: the whole number that `x % by` leaves, where rounding x / by may give the next one."""
-        b, one = self.builder, ir.Constant(F64, 1.0)
-        rest, wrong = self._float_rest(x, by)
-        quotient = b.fdiv(b.fsub(x, rest), by)
-        whole = self.external("llvm.roundeven.f64", F64, [b.select(wrong, b.fsub(quotient, one), quotient)])
-        return b.select(b.fcmp_ordered("==", by, ir.Constant(F64, 0.0)), b.fdiv(x, by), whole)
-
-    def _float_rest(self, x: ir.Value, by: ir.Value) -> tuple[ir.Value, ir.Value]:
-        """What is left with the sign of x, and whether that is not the sign of `by`."""
-        b, zero = self.builder, ir.Constant(F64, 0.0)
-        rest = self.external("fmod", F64, [x, by])
-        signs = b.xor(b.fcmp_ordered("<", rest, zero), b.fcmp_ordered("<", by, zero))
-        return rest, b.and_(b.fcmp_unordered("!=", rest, zero), signs)
+        dtype = "f64" if x.type == F64 else "i64"
+        return x if x.type == I1 else compare(self.k, "!=", x, ir.Constant(x.type, 0), dtype)
 
     def absolute(self, x: ir.Value) -> ir.Value:
         """|x| of an int."""
@@ -240,10 +177,6 @@ class LlvmTarget:
     def checked(self, name: str, left: ir.Value, right: ir.Value) -> ir.Value:
         """A sum, difference or product; the program stops where it needs more than 64 bits."""
         return self._checked(self.builder, name, left, right)
-
-    def wide(self, x: ir.Value) -> ir.Value:
-        """A bool or int as an int."""
-        return self.builder.zext(x, I64) if x.type == I1 else x
 
     def _checked(self, b: ir.IRBuilder, name: str, left: ir.Value, right: ir.Value) -> ir.Value:
         """A sum, difference or product; the program stops where it needs more than 64 bits."""
@@ -387,7 +320,10 @@ class LlvmTarget:
         return phi
 
     def tensor(self, card: Primitive, attributes: Any, values: Sequence[V], result: Type, where: str) -> Any:
-        """A primitive on tensors, which waits until its value is needed."""
+        """A primitive on tensors, which waits until its value is needed; stores are done at once."""
+        block = block_of(card, attributes, values)
+        if block is not None and isinstance(result, TensorType):
+            return write(self, block, values, where)
         return self.tensors.primitive(card, attributes, values, result, where)
 
     def zeros(self, kind: TensorType) -> Any:
@@ -418,45 +354,31 @@ class LlvmTarget:
         return self.tensors.array(value)
 
 
-#: The code of primitives on floats and on ints, where it is neither a comparison nor a function of a library.
-FLOATS: dict[type[ScalarPrimitive], Callable[..., ir.Value]] = {
-    Add: lambda t, a, b: t.builder.fadd(a, b),
-    Sub: lambda t, a, b: t.builder.fsub(a, b),
-    Mul: lambda t, a, b: t.builder.fmul(a, b),
-    Div: lambda t, a, b: t.builder.fdiv(a, b),
-    Pow: lambda t, a, b: t.external("llvm.pow.f64", F64, [a, b]),
-    Mod: LlvmTarget.float_rest,
-    FloorDiv: LlvmTarget.float_quotient,
-    Neg: lambda t, x: t.builder.fneg(x),
-    Abs: lambda t, x: t.external("llvm.fabs.f64", F64, [x]),
-    Sign: LlvmTarget.sign,
-    SafeLog: LlvmTarget.safe_log,
-    Floor: lambda t, x: t.whole("floor", x),
-    Ceil: lambda t, x: t.whole("ceil", x),
-    Round: lambda t, x: t.whole("roundeven", x),
-    ToInt: lambda t, x: t.cast(x, "float", "int"),
-    ToFloat: lambda t, x: x,
-    ToBool: LlvmTarget.is_nonzero,
-    Not: lambda t, x: t.builder.not_(t.is_nonzero(x)),
+#: The code of operators on Python's ints, where it is not that of ints that wrap.
+INTS: dict[type[GraphOp], Callable[..., ir.Value]] = {
+    AddOp: lambda t, a, b: t.checked("add", a, b),
+    SubOp: lambda t, a, b: t.checked("sub", a, b),
+    MulOp: lambda t, a, b: t.checked("mul", a, b),
+    PowOp: lambda t, a, b: t.builder.call(t.power(), [a, b]),
+    ModOp: lambda t, a, b: t.divided("mod", a, b),
+    FloorDivOp: lambda t, a, b: t.divided("floor_div", a, b),
+    NegOp: lambda t, x: t.checked("sub", ir.Constant(x.type, 0), x),
+    AbsOp: LlvmTarget.absolute,
+    ShiftLeftOp: lambda t, a, b: t.shifted("shl", a, b),
+    ShiftRightOp: lambda t, a, b: t.shifted("shr", a, b),
 }
-INTS: dict[type[ScalarPrimitive], Callable[..., ir.Value]] = {
-    Add: lambda t, a, b: t.checked("add", a, b),
-    Sub: lambda t, a, b: t.checked("sub", a, b),
-    Mul: lambda t, a, b: t.checked("mul", a, b),
-    Pow: lambda t, a, b: t.builder.call(t.power(), [a, b]),
-    Mod: lambda t, a, b: t.divided("mod", a, b),
-    FloorDiv: lambda t, a, b: t.divided("floor_div", a, b),
-    Pos: lambda t, x: x,
-    Neg: lambda t, x: t.checked("sub", ir.Constant(x.type, 0), x),
-    Abs: LlvmTarget.absolute,
-    Sign: LlvmTarget.sign,
-    BitAnd: lambda t, a, b: t.builder.and_(a, b),
-    BitOr: lambda t, a, b: t.builder.or_(a, b),
-    BitXor: lambda t, a, b: t.builder.xor(a, b),
-    Invert: lambda t, x: t.builder.not_(x),
-    ShiftLeft: lambda t, a, b: t.shifted("shl", a, b),
-    ShiftRight: lambda t, a, b: t.shifted("shr", a, b),
-    **dict.fromkeys((ToInt, Floor, Ceil, Round), LlvmTarget.wide),
-    ToBool: LlvmTarget.is_nonzero,
-    Not: lambda t, x: t.builder.not_(t.is_nonzero(x)),
-}
+#: The functions of C's library, and intrinsics, that operators on floats are.
+_CODES = {card.graph: card.code for card in MATHEMATICS if card.code}
+_KINDS = {F64: Kind(tensor((), "float64")), I64: Kind(tensor((), "int64")), I1: Kind(tensor((), "bool"))}
+
+
+@cache
+def _formula(kind: type[GraphOp], operands: tuple[Attribute, ...]) -> tuple[Block, SSAValue]:
+    """The operators that one for which there are no instructions decomposes into."""
+    block = Block(arg_types=operands)
+    op = kind(*block.args)
+    block.add_op(op)
+    expansion = decomposed(op)
+    if expansion is None:
+        raise NotNative(f"{kind.name} of numbers")
+    return block, expansion[0][0]

@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 from llvmlite import ir
-from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Block, SSAValue
 
 from glow_backends.cpu.functions.layout import I1, I64, POINTER, SCALARS
@@ -33,7 +32,7 @@ from glow_dialects.fn.values import V
 from glow_dialects.ops.arg_reduce import ArgMaxOp, ArgMinOp
 from glow_dialects.ops.cast import CastOp
 from glow_dialects.ops.identity import IdentityOp
-from glow_dialects.ops.module import ConstantOp, FuncOp, GetOp, PlaceholderOp, SaveOp
+from glow_dialects.ops.module import ConstantOp, GetOp
 from glow_dialects.ops.reshape import ReshapeOp
 
 DTYPES = {"bool": "bool", "int": "int64", "float": "float64"}
@@ -71,14 +70,27 @@ class Node:
         """The node whose memory this one only sees under another shape."""
         node = self
         while node.scalar is None and node.real is None and node.template is not None:
-            seen = _viewed(node.template)
+            seen = viewed(node.template)
             if seen is None or node.operands[seen].scalar is not None:
                 break
             node = node.operands[seen]
         return node
 
 
-def _viewed(template: Region) -> int | None:
+def template_of(card: Primitive, attributes: Any, x: Sequence[V], where: str) -> Region:
+    """The operators of a primitive on tensors and numbers."""
+    kinds: list[Kind] = []
+    for v in x:
+        if isinstance(v.type, Scalar):
+            kinds.append(Kind(tensor((), DTYPES[v.type.kind]), True))
+        else:
+            assert isinstance(v.type, TensorType)
+            kinds.append(Kind(tensor(v.type.shape, v.type.dtype)))
+    numbers = [v.type.const if isinstance(v.type, Scalar) else None for v in x]
+    return region(card, attributes, with_numbers(kinds, numbers), where)
+
+
+def viewed(template: Region) -> int | None:
     """The operand that a template gives back under another shape."""
     value = template.result
     while isinstance(value.owner, ReshapeOp | IdentityOp):
@@ -124,6 +136,7 @@ class Tensors:
         self.runs: list[Run] = []
         self.keep: list[Array] = []
         self.zeros: dict[tuple[tuple[int, ...], str], Node] = {}
+        self.nothing: dict[int, ir.Value] = {}
         self.weights: dict[str, Node] = {}
         self.templates: dict[GraphOp, list[Region]] = {}
         self.known: dict[tuple[ir.Value, Type], Node] = {}
@@ -168,9 +181,7 @@ class Tensors:
     def primitive(self, card: Primitive, attributes: Any, x: Sequence[V], result: Type, where: str) -> Node:
         """A primitive on tensors and numbers."""
         operands = tuple(self.node(v.code, v.type) for v in x)
-        numbers = [v.type.const if isinstance(v.type, Scalar) else None for v in x]
-        kinds = with_numbers([Kind(n.type, n.scalar is not None) for n in operands], numbers)
-        template = region(card, attributes, kinds, where)
+        template = template_of(card, attributes, x, where)
         scalar = result.kind if isinstance(result, Scalar) else None
         node = Node(template.type, scalar, template=template, operands=operands)
         row = self._row(node) if isinstance(card, Item | Rows) else None
@@ -214,9 +225,9 @@ class Tensors:
     def zeros_of(self, kind: TensorType) -> Node:
         """An array of zeros."""
         if (kind.shape, kind.dtype) not in self.zeros:
-            self.zeros[kind.shape, kind.dtype] = self.array(
-                np.zeros(kind.shape, dtype_of(tensor(kind.shape, kind.dtype)))
-            )
+            node = self.array(np.zeros(kind.shape, dtype_of(tensor(kind.shape, kind.dtype))))
+            node.real = self._nothing(bytes_of(node.type))
+            self.zeros[kind.shape, kind.dtype] = node
         return self.zeros[kind.shape, kind.dtype]
 
     def _row(self, node: Node) -> Node | None:
@@ -229,23 +240,68 @@ class Tensors:
         if first is None or index.scalar is None or not size:
             return None
         aligned = whole.real is not None and not size % ALIGN
-        if index.const is not None:
+        single = not shape_of(node.type)
+        if index.const is not None and not single:
             # The graph knows better what to do with all the rows together; others may have the address.
-            if aligned and node.scalar is None:
+            if aligned:
                 node.row = (whole, int(index.const) % count * size)
             return None
         b = self.builder
-        at = self.register(index)
-        length, last = ir.Constant(I64, count), ir.Constant(I64, count - bytes_of(node.type) // size)
-        wrapped = b.select(b.icmp_signed("<", at, ir.Constant(I64, 0)), b.add(at, length), at)
-        inside = b.select(b.icmp_unsigned("<", wrapped, last), wrapped, last)  # as the kernels of gather do
-        place = b.gep(first, [b.mul(inside, ir.Constant(I64, size))])
+        place = b.gep(first, [b.mul(self._inside(index, count, node, size), ir.Constant(I64, size))])
         if node.scalar is not None:
             return Node(node.type, node.scalar, self._loaded(place, node.scalar))
+        if single:
+            return Node(node.type, real=self.copied(place, size))
         if aligned:
             return Node(node.type, real=place)
         node.place_of = place
         return None
+
+    def _inside(self, index: Node, count: int, node: Node, size: int) -> ir.Value:
+        """The number of a row from the start; an index, which was checked, may count from the end."""
+        if index.const is not None:
+            return ir.Constant(I64, int(index.const) % count)
+        at = self.wrapped(self.register(index), count)
+        rows = bytes_of(node.type) // size
+        if rows <= 1:
+            return at
+        b, last = self.builder, ir.Constant(I64, count - rows)
+        return b.select(b.icmp_unsigned("<", at, last), at, last)  # as the kernels of gather do
+
+    def wrapped(self, at: ir.Value, count: int) -> ir.Value:
+        """An index that counts from the end where it is negative, as one from the start."""
+        if isinstance(at, ir.Constant):
+            return ir.Constant(I64, at.constant % count)
+        b = self.builder
+        below = b.icmp_signed("<", at, ir.Constant(I64, 0))
+        return b.select(below, b.add(at, ir.Constant(I64, count)), at)
+
+    def _nothing(self, size: int) -> ir.Value:
+        """The address of so many zeros, which are written nowhere."""
+        if size not in self.nothing:
+            self.nothing[size] = self._address(np.zeros(size, np.uint8))
+        return self.nothing[size]
+
+    def not_zeros(self, place: ir.Value, size: int) -> ir.Value:
+        """An address; where it is that of the program's zeros, one of new ones."""
+        b = self.builder
+        start, new, done = b.block, b.append_basic_block("zeros"), b.append_basic_block("own")
+        b.cbranch(b.icmp_unsigned("==", place, self._nothing(size)), new, done)
+        b.position_at_end(new)
+        made, end = self.copied(place, size), b.block
+        b.branch(done)
+        b.position_at_end(done)
+        phi = b.phi(place.type)
+        phi.add_incoming(place, start)
+        phi.add_incoming(made, end)
+        return phi
+
+    def copied(self, place: ir.Value, size: int) -> ir.Value:
+        """New memory with the bytes that lie at an address."""
+        b = self.builder
+        memory = self.support.allocate_aligned(b, ir.Constant(I64, max(rounded(size), ALIGN)))
+        self.support.copy(b, memory, place, ir.Constant(I64, size))
+        return memory
 
     def _loaded(self, place: ir.Value, kind: str) -> ir.Value:
         """The number at an address."""
@@ -261,10 +317,10 @@ class Tensors:
             outside = not np.all((node.const >= -size) & (node.const < size))
             if outside:
                 self.support.fail_where(self.builder, ir.Constant(I1, 1), error)
-        elif node.scalar is not None and node.real is not None:
-            b, length = self.builder, ir.Constant(I64, size)
-            above = b.icmp_unsigned(">=", b.add(node.real, length), ir.Constant(I64, 2 * size))
-            self.support.fail_where(b, above, error)
+        elif node.scalar is not None:
+            at = self.wrapped(self.register(node), size)
+            above = self.builder.icmp_unsigned(">=", at, ir.Constant(I64, size))
+            self.support.fail_where(self.builder, above, error)
         elif _positions(node) > size:
             count = self.primitive(CountOutside(), {"size": to_attribute(size)}, [index], INT, error[2])
             self.checks.append((count, error))
@@ -408,58 +464,3 @@ class Tensors:
             b.position_after(run.call)
             node.real = self._loaded(self._patched(b, run, "out scalar", index), node.scalar)
         b.position_at_end(back)
-
-
-def key_of(run: Run) -> tuple[Any, ...]:
-    """The key of the graph that a run calls."""
-    number = {node: index for index, node in enumerate(run.inputs)}
-    key: list[Any] = [node.type for node in run.inputs]
-    for node in run.nodes:
-        for operand in node.operands:
-            if operand not in number:
-                assert operand.const is not None
-                number[operand] = len(number)
-                whole = operand.const.nbytes <= COMPARED
-                key.append((operand.type, operand.const.tobytes() if whole else id(operand)))
-        key.append((id(node.template), *[number[n] for n in node.operands]))
-        number[node] = len(number)
-    key.append(tuple(number[n] for n in run.outputs))
-    return tuple(key)
-
-
-def graph_of(run: Run) -> ModuleOp:
-    """The graph that a run calls."""
-    module = ModuleOp([])
-    function = FuncOp.of("main")
-    block = function.body.block
-    known: dict[Node, SSAValue] = {}
-    for index, node in enumerate(run.inputs):
-        place = PlaceholderOp.of(f"in{index}", node.type)
-        module.body.block.add_op(place)
-        got = GetOp.of(place)
-        block.add_op(got)
-        known[node] = got.result
-    for index, node in enumerate(run.outputs):
-        module.body.block.add_op(PlaceholderOp.of(f"out{index}", node.type, "output"))
-    places = [op for op in module.body.block.ops if isinstance(op, PlaceholderOp)]
-    for node in run.nodes:
-        assert node.template is not None
-        for operand in node.operands:
-            if operand in known:
-                continue
-            assert operand.const is not None
-            constant = ConstantOp.of(f"c{len(known)}", operand.const)
-            module.body.block.add_op(constant)
-            got = GetOp.of(constant)
-            block.add_op(got)
-            known[operand] = got.result
-        mapping: dict[SSAValue, SSAValue] = {}
-        for argument, operand in zip(node.template.block.args, node.operands, strict=True):
-            mapping[argument] = known[operand]
-        for op in node.template.block.ops:
-            block.add_op(op.clone(mapping))
-        known[node] = mapping.get(node.template.result, node.template.result)
-    for node, place in zip(run.outputs, places[len(run.inputs) :], strict=True):
-        block.add_op(SaveOp.of(known[node], place))
-    module.body.block.add_op(function)
-    return module

@@ -66,8 +66,10 @@ class _Order:
     def _between(self, ends: set[int], step: Callable[[int], set[int]]) -> set[int] | None:
         """What steps from some places lead to between them; None where they lead back to one of them."""
         low, high = min(ends), max(ends)
+        # What the first end reads stands in front of all, and what reads the last one behind all.
+        far = low if step == self._sources else high
         found: set[int] = set()
-        work = [p for end in ends for p in step(end) if p not in ends]
+        work = [p for end in ends if end != far for p in step(end) if p not in ends]
         while work:
             place = work.pop()
             if place in ends:
@@ -102,6 +104,8 @@ class _Groups:
     def __init__(self, ops: Sequence[Operation]) -> None:
         self.index = {op: i for i, op in enumerate(ops)}
         self.group: dict[Operation | Block, list[Operation]] = {op: [op] for op in ops if stackable(op)}
+        #: Loops, by their identity while they are kept here, and what they read from outside.
+        self.read: dict[int, tuple[list[Operation], set[SSAValue]]] = {}
         self.order = _Order(ops)
 
     def grow(self, symbols: Symbols) -> None:
@@ -113,12 +117,23 @@ class _Groups:
                     theirs = self.apart(value, op)
                 if theirs is None or mine is theirs:
                     continue
-                merged = sorted([*theirs, *mine], key=lambda o: self.index[o])
-                if len(merged) > MOST_STEPS or len(_inputs(merged, symbols)) > MOST_INPUTS:
+                if len(theirs) + len(mine) > MOST_STEPS:
                     continue
+                inside = {*theirs, *mine}
+                read = {v for g in (theirs, mine) for v in self._read(g, symbols) if v.owner not in inside}
+                if len(read) > MOST_INPUTS:
+                    continue
+                merged = sorted(inside, key=lambda o: self.index[o])
                 if self.order.merge(merged):
+                    self.read[id(merged)] = merged, read
                     for member in merged:
                         self.group[member] = merged
+
+    def _read(self, members: list[Operation], symbols: Symbols) -> set[SSAValue]:
+        """The inputs of a loop."""
+        if id(members) not in self.read:
+            self.read[id(members)] = members, set(_inputs(members, symbols))
+        return self.read[id(members)][1]
 
     def apart(self, value: SSAValue, reader: Operation) -> list[Operation] | None:
         """The loop of one element that makes `value` for a reader alone, with the reshapes on the way.

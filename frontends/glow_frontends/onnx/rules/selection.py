@@ -46,7 +46,8 @@ def max_roi_pool(g: Emitter, n: Node) -> Array:
     del g
     x, rois = inputs_of(n, 2)
     height, width = n.integers("pooled_shape")
-    scaled = np.rint(rois[:, 1:] * n.number("spatial_scale", 1.0)).astype(int)
+    corners = rois[:, 1:] * n.number("spatial_scale", 1.0)
+    scaled = np.trunc(corners + np.copysign(0.5, corners)).astype(int)  # halves away from 0
     out = np.zeros((len(rois), x.shape[1], height, width), x.dtype)
     for index, (left, top, right, bottom) in enumerate(scaled):
         plane = x[int(rois[index, 0])]

@@ -12,16 +12,19 @@ from glow_dialects.core.graph_op import GraphOp
 from glow_dialects.core.types import tensor
 from glow_dialects.ops import named
 from glow_dialects.ops.activation import (
+    CeluOp,
+    ClipOp,
     EluOp,
     GeluOp,
     HardSigmoidOp,
     LeakyReluOp,
     LogitOp,
+    SeluOp,
     SoftplusOp,
 )
-from glow_dialects.ops.arithmetic import AddOp, DivOp, MaxOp, MulOp, PowOp, SubOp
+from glow_dialects.ops.arithmetic import AddOp, DivOp, MaxOp, MinOp, MulOp, PowOp, SubOp
 from glow_dialects.ops.bit_cast import BitCastOp
-from glow_dialects.ops.compare import CmpGtOp, CmpLtOp
+from glow_dialects.ops.compare import CmpGeOp, CmpGtOp, CmpLeOp, CmpLtOp
 from glow_dialects.ops.elementwise import BinaryOp, CompareOp, RoundingOp, UnaryOp, UnaryTestOp
 from glow_dialects.ops.logic import IsNanOp, LogicOp, NotOp
 from glow_dialects.ops.relu import ReluOp
@@ -120,7 +123,12 @@ def clip(g: Emitter, n: Node, x: Value, low: Any = None, high: Any = None) -> Va
     x = cast_to(g, x, n.dtype)
     if all(isinstance(b, np.ndarray) and b.ndim == 0 for b in bounds) and bounds[0] > bounds[1]:  # pyright: ignore
         return broadcast(g, bounds[1], shape(x))  # pyright: ignore[reportArgumentType]
-    return clamp(g, x, *bounds)
+    if all(b is None or isinstance(b, np.ndarray) and b.ndim == 0 for b in bounds):
+        return clamp(g, x, *bounds)
+    for bound, better, kind in zip(bounds, (CmpGeOp, CmpLeOp), (MaxOp, MinOp), strict=True):
+        if bound is not None:  # a number at its bound passes the gradient, and the bound does not
+            x = g(SelectOp, g(better, x, bound), x, g(kind, x, bound))
+    return x
 
 
 def clamped(side: str) -> Rule:
@@ -140,12 +148,19 @@ def gelu(g: Emitter, n: Node, x: Value, approximate: str = "none") -> Value:
 
 def elu(g: Emitter, n: Node, x: Value, alpha: Any = 1, scale: Any = 1, input_scale: Any = 1) -> Value:
     """scale x above 0, below it scale alpha (exp(input_scale x) - 1)."""
-    if scale == 1 and input_scale == 1:
-        return g(EluOp, x, alpha=float(alpha))
-    inner = x if input_scale == 1 else g(MulOp, x, g.like(input_scale, x))
+    if input_scale == 1:
+        return g(EluOp, x, alpha=float(alpha)) if scale == 1 else g(SeluOp, x, alpha=alpha, gamma=scale)
+    positive = g(CmpGtOp, x, g.like(0, x))
+    # Nothing overflows above 0: the gradient would be NaN.
+    inner = g(MulOp, g(SelectOp, positive, g.like(0, x), x), g.like(input_scale, x))
     below = g(MulOp, g(Expm1Op, inner), g.like(alpha * scale, x))
     above = x if scale == 1 else g(MulOp, x, g.like(scale, x))
-    return g(SelectOp, g(CmpGtOp, x, g.like(0, x)), above, below)
+    return g(SelectOp, positive, above, below)
+
+
+def celu(g: Emitter, n: Node, x: Value, alpha: Any = 1) -> Value:
+    """x above 0, below it alpha (exp(x / alpha) - 1)."""
+    return g(CeluOp, x, alpha=float(alpha))
 
 
 def softplus(g: Emitter, n: Node, x: Value, beta: Any = 1, threshold: Any = 20) -> Value:
@@ -159,8 +174,10 @@ def softplus(g: Emitter, n: Node, x: Value, beta: Any = 1, threshold: Any = 20) 
 
 
 def hardtanh(g: Emitter, n: Node, x: Value, low: Any = -1, high: Any = 1) -> Value:
-    """x within limits."""
-    return clip(g, n, x, low, high)
+    """x within limits, which themselves pass no gradient."""
+    if n.dtype.kind in "biu" or low > high:
+        return clip(g, n, x, low, high)
+    return g(ClipOp, cast_to(g, x, n.dtype), min=float(low), max=float(high), strict=True)
 
 
 def leaky_relu(g: Emitter, n: Node, x: Value, slope: Any = 0.01) -> Value:
@@ -291,6 +308,7 @@ RULES: dict[str, Rule] = {
     "addcdiv": addcmul(DivOp),
     "addcmul": addcmul(MulOp),
     "angle": angle,
+    "celu": celu,
     "clamp": clip,
     "clamp_max": clamped("high"),
     "clamp_min": clamped("low"),

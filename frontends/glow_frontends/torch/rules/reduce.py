@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from math import prod
+from math import inf, prod
 from typing import Any
 
 import numpy as np
@@ -11,11 +11,13 @@ import numpy as np
 from glow_dialects.core.extent import is_open
 from glow_dialects.core.graph_op import GraphOp
 from glow_dialects.ops.arg_reduce import ArgMaxOp, ArgMinOp
-from glow_dialects.ops.arithmetic import DivOp, MulOp, SubOp
-from glow_dialects.ops.compare import CmpLeOp, CmpLtOp
+from glow_dialects.ops.arithmetic import DivOp, MulOp, PowOp, SubOp
+from glow_dialects.ops.compare import CmpEqOp, CmpLeOp, CmpLtOp, CmpNeOp
 from glow_dialects.ops.cumprod import CumprodOp
 from glow_dialects.ops.cumsum import CumsumOp
 from glow_dialects.ops.reduce import (
+    ReduceL1Op,
+    ReduceL2Op,
     ReduceLogSumExpOp,
     ReduceMaxOp,
     ReduceMeanOp,
@@ -23,8 +25,9 @@ from glow_dialects.ops.reduce import (
     ReduceProdOp,
     ReduceSumOp,
 )
+from glow_dialects.ops.select import SelectOp
 from glow_dialects.ops.top_k import TopKOp
-from glow_dialects.ops.unary_math import SqrtOp
+from glow_dialects.ops.unary_math import AbsOp, SqrtOp
 from glow_frontends.graph import Emitter, Value, cast_to, dtype_of_value, rank, shape
 from glow_frontends.graph.arithmetic import reduce
 from glow_frontends.graph.axes import axes_of, axis_of
@@ -76,7 +79,9 @@ def extreme(kind: type[GraphOp], arg: type[GraphOp]) -> Rule:
             return [x, np.zeros((), np.int64)]
         axis = axis_of(dim, rank(x))
         places = _arg(g, arg, x, axis, keepdim) if n.wants(1) else None
-        return [reduce(g, kind, x, (axis,), keepdim) if n.wants(0) else None, places]
+        if not n.wants(0) or dtype_of_value(x) == BOOL:
+            return [reduce(g, kind, x, (axis,), keepdim) if n.wants(0) else None, places]
+        return [g(kind, x, axes=(axis,), keepdims=keepdim, first=True), places]
 
     return rule
 
@@ -104,37 +109,72 @@ def arg(kind: type[GraphOp]) -> Rule:
 def spread(g: Emitter, x: Value, dim: Axes, correction: Any, keepdim: bool) -> tuple[Value, Value]:
     """The variance and the mean over axes."""
     over = axes(x, dim)
-    mean = g(ReduceMeanOp, x, axes=over, keepdims=True) if over else x
-    centred = g(SubOp, x, mean)
+    mean, centred = _centred(g, x, over)
     squares = g(MulOp, centred, centred)
-    correction = 1 if correction is None else correction
     if correction == 0:
         variance = g(ReduceMeanOp, squares, axes=over, keepdims=keepdim) if over else squares
     else:
-        count = prod([shape(x)[a] for a in over])
-        if not is_open([count]):
-            free = g.like(max(0, count - correction), x)
-        elif isinstance(correction, int):
-            free = operand(g, count - correction, dtype_of_value(x))
-        else:
-            free = g(SubOp, g.size(count, dtype_of_value(x)), g.like(correction, x))
         sums = g(ReduceSumOp, squares, axes=over, keepdims=keepdim) if over else squares
-        variance = g(DivOp, sums, free)
+        variance = g(DivOp, sums, _free(g, x, over, correction))
     if not keepdim and over:
         mean = g.reshape(mean, shape(variance))
     return variance, mean
 
 
-def variance(root: bool) -> Rule:
-    """var and std."""
+def _centred(g: Emitter, x: Value, over: tuple[int, ...]) -> tuple[Value, Value]:
+    """The mean over axes, and what x is beside it."""
+    mean = g(ReduceMeanOp, x, axes=over, keepdims=True) if over else x
+    return mean, g(SubOp, x, mean)
 
-    def rule(
-        g: Emitter, n: Node, x: Value, dim: Axes = None, correction: Any = 1, keep: bool = False
-    ) -> Value:
-        value, _ = spread(g, x, dim, correction, keep)
-        return g(SqrtOp, value) if root else value
 
-    return rule
+def _free(g: Emitter, x: Value, over: tuple[int, ...], correction: Any) -> Value:
+    """The degrees of freedom of a variance."""
+    correction = 1 if correction is None else correction
+    count = prod([shape(x)[a] for a in over])
+    if not is_open([count]):
+        return g.like(max(0, count - correction), x)
+    if isinstance(correction, int):
+        return operand(g, count - correction, dtype_of_value(x))
+    return g(SubOp, g.size(count, dtype_of_value(x)), g.like(correction, x))
+
+
+def variance(g: Emitter, n: Node, x: Value, dim: Axes = None, correction: Any = 1, keep: bool = False) -> Any:
+    """The variance."""
+    return spread(g, x, dim, correction, keep)[0]
+
+
+def deviation(
+    g: Emitter, n: Node, x: Value, dim: Axes = None, correction: Any = 1, keep: bool = False
+) -> Value:
+    """The standard deviation: as a norm, whose gradient is 0 where all elements are equal."""
+    over = axes(x, dim)
+    length = g(ReduceL2Op, _centred(g, x, over)[1], axes=over, keepdims=keep)
+    return g(DivOp, length, g(SqrtOp, _free(g, x, over, correction)))
+
+
+def vector_norm(
+    g: Emitter, n: Node, x: Value, order: Any = 2, dim: Axes = None, keep: bool = False, *_: Any
+) -> Value:
+    """(sum |x|^p)^(1/p), of infinite p the largest or smallest |x|, of 0 how many elements are not 0."""
+    x, over = cast_to(g, x, n.dtype), axes(x, dim)
+    if order in (1, 2):
+        return g(ReduceL1Op if order == 1 else ReduceL2Op, x, axes=over, keepdims=keep)
+    if order == 0:
+        return reduce(g, ReduceSumOp, cast_to(g, g(CmpNeOp, x, g.like(0, x)), n.dtype), over, keep)
+    size = g(AbsOp, x)
+    if order in (inf, -inf):
+        return reduce(g, ReduceMaxOp if order > 0 else ReduceMinOp, size, over, keep)
+    total = reduce(g, ReduceSumOp, _power(g, size, order), over, keep)
+    return _power(g, total, 1 / order)
+
+
+def _power(g: Emitter, x: Value, exponent: float) -> Value:
+    """x^exponent of x >= 0, whose gradient at 0 is 0 where the power is."""
+    if exponent >= 1 or exponent < 0:
+        return g(PowOp, x, g.like(exponent, x))
+    zero, none = g(CmpEqOp, x, g.like(0, x)), g.like(0, x)
+    power = g(PowOp, g(SelectOp, zero, g.like(1, x), x), g.like(exponent, x))
+    return g(SelectOp, zero, none, power)
 
 
 def var_mean(g: Emitter, n: Node, x: Value, dim: Axes = None, correction: Any = 1, keep: bool = False) -> Any:
@@ -246,10 +286,11 @@ RULES: dict[str, Rule] = {
     "searchsorted": searchsorted,
     "sort": sort,
     "sort.stable": stable_sort,
-    "std.correction": variance(root=True),
+    "linalg_vector_norm": vector_norm,
+    "std.correction": deviation,
     "sum": reduction(ReduceSumOp),
     "sum.default": total(ReduceSumOp),
     "topk": top_k,
-    "var.correction": variance(root=False),
+    "var.correction": variance,
     "var_mean.correction": var_mean,
 }

@@ -16,7 +16,7 @@ from math import gcd, prod
 import numpy as np
 from llvmlite import ir
 
-from glow_backends.cpu.calls import CallContext, Operand, dtype_name, shape
+from glow_backends.cpu.calls import CallContext, dtype_name, shape
 from glow_backends.cpu.emit.builder import F32, F64, I64, KernelBuilder, element_bytes
 from glow_backends.cpu.emit.epilogue import Epilogue
 from glow_backends.cpu.emit.memory import (
@@ -31,7 +31,6 @@ from glow_backends.cpu.kernel import Kernel, O
 from glow_backends.cpu.target import CpuTarget
 from glow_dialects.ops.conv import ConvOp
 from glow_dialects.ops.conv_transpose import ConvTransposeOp
-from glow_dialects.ops.matmul import BatchMatmulOp, MatmulOp
 
 
 @dataclass(frozen=True)
@@ -444,30 +443,3 @@ class PlainConvTranspose(GenericConv[ConvTransposeOp]):
 
     def flops(self, spec: GenericConvSpec) -> int:
         return 0
-
-
-class DoubleMatmul(GenericConv[MatmulOp | BatchMatmulOp]):
-    """A product in double precision: rows of A are filters of one tap over the rows of B."""
-
-    OPS = (MatmulOp, BatchMatmulOp)
-
-    def match(self, op: MatmulOp | BatchMatmulOp, context: CallContext) -> GenericConvSpec | None:
-        buffers = op.result, op.lhs, op.rhs
-        if op.predicate is not None or {dtype_name(v) for v in buffers} != {"f64"}:
-            return None
-        (*a_batch, m, k), (*b_batch, _, n) = shape(op.lhs), shape(op.rhs)
-        if 0 in shape(op.result) or 0 in shape(op.lhs):
-            return None
-        batch, group, rows = prod(b_batch), 1, m
-        if a_batch and not b_batch:
-            rows *= prod(a_batch)
-        elif a_batch == b_batch:
-            batch, group, rows = 1, batch, batch * m
-        elif a_batch:
-            return None
-        return GenericConvSpec((batch, group * k, n), rows, (1,), (1,), (0, 0), (1,), group, double=True)
-
-    def operands(
-        self, op: MatmulOp | BatchMatmulOp, spec: GenericConvSpec, context: CallContext
-    ) -> list[Operand]:
-        return [op.result, op.rhs, op.lhs]

@@ -144,18 +144,19 @@ def _to_maximum(
     """Add `grad` where x is largest in the window."""
     firsts = [k.add(k.mul(p, spec.strides[a]), -spec.pads[a]) for a, p in enumerate(place)]
     best: ir.Value = ir.Constant(F32, -inf)
-    where = k.i(0)
+    where = k.i(-1)  # of a window of nothing but -inf the first element is the largest
     for down in range(spec.kernel[0]):
         y, inside_y = _position(k, spec, 0, k.add(firsts[0], down * spec.dilations[0]))
         for across in range(spec.kernel[1]):
             at, inside_x = _position(k, spec, 1, k.add(firsts[1], across * spec.dilations[1]))
             offset = k.i(k.add(k.mul(y, spec.size[1]), at))
             value = k.load(x, offset)
-            better = k.b.fcmp_unordered(">", value, best)
+            better = k.b.or_(k.b.fcmp_unordered(">", value, best), k.b.icmp_signed("<", where, k.i(0)))
             for inside in (inside_y, inside_x):
                 better = better if inside is None else k.b.and_(better, inside)
             best = k.b.select(better, value, best)
             where = k.b.select(better, offset, where)
+    where = maximum(k, where, 0)
     k.store(k.b.fadd(k.load(dx, where), grad), dx, where)
 
 

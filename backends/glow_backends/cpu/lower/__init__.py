@@ -1,0 +1,1 @@
+"""From descriptions of kernels (`glow_backends.nests`) to LLVM."""
