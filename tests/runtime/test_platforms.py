@@ -18,6 +18,9 @@ import pytest
 import glow_compiler as glow
 from glow_backends.cpu import memory
 from glow_backends.cpu.functions import native
+from glow_backends.cpu.jit import emit_object
+from glow_backends.cpu.support import support_text
+from glow_backends.cpu.target import named
 from glow_dialects.core.errors import DeviceError
 from glow_dialects.fn.domain import NotNative
 from glow_runtime.devices.channel import Channel
@@ -187,3 +190,12 @@ def test_signals_are_heard_by_a_socket() -> None:
         signals.on_end = heard.set
         signal.raise_signal(signal.SIGTERM)
         assert heard.wait(10)
+
+
+@pytest.mark.parametrize("triple", ["x86_64-pc-windows-msvc", "arm64-apple-macosx"])
+def test_threads_of_other_systems(triple: str) -> None:
+    """What waits for threads is compiled for them, with the system's own function to let others run."""
+    target = named(triple, 2)
+    data = emit_object(support_text(target), target)
+    assert (b"SwitchToThread" in data) == ("windows" in triple)
+    assert (b"sched_yield" in data) == ("apple" in triple)
