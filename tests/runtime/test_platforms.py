@@ -18,9 +18,9 @@ import pytest
 import glow_compiler as glow
 from glow_backends.cpu import memory
 from glow_backends.cpu.functions import native
-from glow_backends.cpu.jit import emit_object
+from glow_backends.cpu.jit import Linked, emit_object
 from glow_backends.cpu.support import support_text
-from glow_backends.cpu.target import named
+from glow_backends.cpu.target import host, named
 from glow_dialects.core.errors import DeviceError
 from glow_dialects.fn.domain import NotNative
 from glow_runtime.devices.channel import Channel
@@ -199,3 +199,15 @@ def test_threads_of_other_systems(triple: str) -> None:
     data = emit_object(support_text(target), target)
     assert (b"SwitchToThread" in data) == ("windows" in triple)
     assert (b"sched_yield" in data) == ("apple" in triple)
+
+
+def test_objects_of_windows_are_linked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Objects that compute in floats name `_fltused` there, which no library exports."""
+    text = (
+        f'target triple = "{host().triple}"\n'
+        "@_fltused = external global i32\n"
+        "define ptr @f() {\n  ret ptr @_fltused\n}\n"
+    )
+    monkeypatch.setattr(sys, "platform", "win32")
+    linked = Linked([emit_object(text, host())], host())
+    assert ctypes.CFUNCTYPE(ctypes.c_void_p)(linked.address("f"))()
