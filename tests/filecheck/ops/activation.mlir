@@ -93,8 +93,8 @@ glow.func @error3 {
 
 // -----
 
-// expected-error@unknown {{glow.tanh: result type is tensor<3xf32> but the operands give tensor<2x3xf32>}}
-// CHECK: glow.tanh: result type is tensor<3xf32> but the operands give tensor<2x3xf32>
+// expected-error@unknown {{glow.tanh: result type is tensor<3xf32>, operands give tensor<2x3xf32>}}
+// CHECK: glow.tanh: result type is tensor<3xf32>, operands give tensor<2x3xf32>
 glow.placeholder @x input : tensor<2x3xf32>
 glow.func @error4 {
   %x = glow.get @x : tensor<2x3xf32>

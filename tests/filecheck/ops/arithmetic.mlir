@@ -63,8 +63,8 @@ glow.func @error1 {
 
 // -----
 
-// expected-error@unknown {{glow.sub: result type is tensor<3xf32> but the operands give tensor<2x3xf32>}}
-// CHECK: glow.sub: result type is tensor<3xf32> but the operands give tensor<2x3xf32>
+// expected-error@unknown {{glow.sub: result type is tensor<3xf32>, operands give tensor<2x3xf32>}}
+// CHECK: glow.sub: result type is tensor<3xf32>, operands give tensor<2x3xf32>
 glow.placeholder @x input : tensor<3xf32>
 glow.placeholder @y input : tensor<2x1xf32>
 glow.func @error2 {

@@ -23,8 +23,8 @@ glow.func @compare {
 
 // -----
 
-// expected-error@unknown {{glow.cmp_lt: result type is tensor<2x3xf32> but the operands give tensor<2x3xi1>}}
-// CHECK: glow.cmp_lt: result type is tensor<2x3xf32> but the operands give tensor<2x3xi1>
+// expected-error@unknown {{glow.cmp_lt: result type is tensor<2x3xf32>, operands give tensor<2x3xi1>}}
+// CHECK: glow.cmp_lt: result type is tensor<2x3xf32>, operands give tensor<2x3xi1>
 glow.placeholder @x input : tensor<2x3xf32>
 glow.placeholder @y input : tensor<3xf32>
 glow.func @error0 {

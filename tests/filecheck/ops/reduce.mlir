@@ -51,8 +51,8 @@ glow.func @error1 {
 
 // -----
 
-// expected-error@unknown {{glow.reduce_l2: result type is tensor<2x3xf32> but the operands give tensor<2xf32>}}
-// CHECK: glow.reduce_l2: result type is tensor<2x3xf32> but the operands give tensor<2xf32>
+// expected-error@unknown {{glow.reduce_l2: result type is tensor<2x3xf32>, operands give tensor<2xf32>}}
+// CHECK: glow.reduce_l2: result type is tensor<2x3xf32>, operands give tensor<2xf32>
 glow.placeholder @x input : tensor<2x3xf32>
 glow.func @error2 {
   %x = glow.get @x : tensor<2x3xf32>

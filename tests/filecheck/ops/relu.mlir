@@ -11,8 +11,8 @@ glow.func @relu {
 
 // -----
 
-// expected-error@unknown {{glow.relu: result type is tensor<6xf32> but the operands give tensor<2x3xf32>}}
-// CHECK: glow.relu: result type is tensor<6xf32> but the operands give tensor<2x3xf32>
+// expected-error@unknown {{glow.relu: result type is tensor<6xf32>, operands give tensor<2x3xf32>}}
+// CHECK: glow.relu: result type is tensor<6xf32>, operands give tensor<2x3xf32>
 glow.placeholder @x input : tensor<2x3xf32>
 glow.func @error0 {
   %x = glow.get @x : tensor<2x3xf32>

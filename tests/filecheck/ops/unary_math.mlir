@@ -61,8 +61,8 @@ glow.func @unary_math {
 
 // -----
 
-// expected-error@unknown {{glow.exp: result type is tensor<2x3xf64> but the operands give tensor<2x3xf32>}}
-// CHECK: glow.exp: result type is tensor<2x3xf64> but the operands give tensor<2x3xf32>
+// expected-error@unknown {{glow.exp: result type is tensor<2x3xf64>, operands give tensor<2x3xf32>}}
+// CHECK: glow.exp: result type is tensor<2x3xf64>, operands give tensor<2x3xf32>
 glow.placeholder @x input : tensor<2x3xf32>
 glow.func @error0 {
   %x = glow.get @x : tensor<2x3xf32>

@@ -16,8 +16,8 @@ glow.func @main {
 
 // -----
 
-// expected-error@unknown {{glow.avg_pool: result type is tensor<1x4x5x5xf32> but the operands give tensor<1x4x4x4xf32>}}
-// CHECK:      error: {{.*}}the program is not valid: glow.avg_pool: result type is tensor<1x4x5x5xf32> but the operands give tensor<1x4x4x4xf32>
+// expected-error@unknown {{glow.avg_pool: result type is tensor<1x4x5x5xf32>, operands give tensor<1x4x4x4xf32>}}
+// CHECK:      error: {{.*}}the program is not valid: glow.avg_pool: result type is tensor<1x4x5x5xf32>, operands give tensor<1x4x4x4xf32>
 // IR:         error: {{.*}}the program is not valid: glow.avg_pool
 glow.placeholder @x input : tensor<1x4x8x8xf32>
 glow.func @main {
