@@ -90,19 +90,11 @@ class Meaning(Values):
                 raise UnsupportedError(f"{where}: index {at} of a tuple of {len(values)}")
             return values[at]
         self.inside(index, len(values), where)
-        if index.whole is not None:
-            wrapped = self.scalar(Mod(), [index, self.number(len(values))], where)
-            result = values[0]
-            for position, value in enumerate(values[1:], 1):
-                here = self.scalar(Eq(), [wrapped, self.number(position)], where)
-                result = self.switch(here, value, result, where)
-            return result
-        count = self.t.constant("int", len(values))
-        wrapped = self.t.scalar(Mod(), "int", [self.kind(index, "int"), count])
+        wrapped = self.scalar(Mod(), [index, self.number(len(values))], where)
         result = values[0]
         for position, value in enumerate(values[1:], 1):
-            here = self.t.scalar(Eq(), "int", [wrapped, self.t.constant("int", position)])
-            result = self.switch(V(BOOL, here), value, result, where)
+            here = self.scalar(Eq(), [wrapped, self.number(position)], where)
+            result = self.switch(here, value, result, where)
         return result
 
     def get(self, v: V, index: int, where: str) -> V:

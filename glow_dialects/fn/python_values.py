@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from glow_dialects.fn.record import Record
 
 
@@ -57,25 +55,9 @@ def put(count: int, i: int, d: Any) -> Any:
     return ZERO if d is ZERO else (ZERO,) * i + (d,) + (ZERO,) * (count - i - 1)
 
 
-def zeros_of(x: Any) -> Any:
-    """The zero of the type of a value."""
-    if is_tuple(x):
-        return alike(x, [zeros_of(v) for v in x])
-    if isinstance(x, np.ndarray | np.generic):
-        return np.zeros_like(x)
-    return 0.0 if isinstance(x, float) else ZERO
-
-
 def alike(whole: Any, items: Sequence[Any]) -> Any:
     """A tuple with the names of another."""
     return Record.of(whole.names, items) if isinstance(whole, Record) else tuple(items)
-
-
-def fill(d: Any, x: Any) -> Any:
-    """A cotangent without symbolic zeros, in the structure of the value `x` it belongs to."""
-    if is_tuple(x) and d is not ZERO:
-        return alike(x, [fill(a, b) for a, b in zip(d, x, strict=True)])
-    return zeros_of(x) if d is ZERO else d
 
 
 def is_dict(value: Any) -> bool:

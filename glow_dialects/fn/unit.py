@@ -82,12 +82,6 @@ class Unit:
         """The value in the floats that NumPy's mathematical functions compute it in."""
         return self.cast(value, element_type(real_type(dtype_of(value.type))))
 
-    def negative(self, value: SSAValue) -> SSAValue:
-        """Whether each float has the sign of a negative number; -0.0 has."""
-        zero = self.b.scalar(0, value)
-        inverse = self.op("div", self.b.scalar(1, value), value)
-        return self.op("or", self.op("cmp_lt", value, zero), self.op("cmp_lt", inverse, zero))
-
     def common(self, values: Sequence[SSAValue], weak: Sequence[bool]) -> list[SSAValue]:
         """Values of one element type, by NumPy's rule: that of the arrays, which a weak number can widen."""
         kinds = [dtype_of(v.type) for v in values]

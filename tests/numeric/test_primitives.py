@@ -31,8 +31,6 @@ def missing_rows(card: type[Primitive]) -> list[str]:
         rows.append("numbers")
     if not own(card, "infer") and not own(card, "build") or scalar and not (card.graph or own_build(card)):
         rows.append("infer or build")
-    if not own(card, "python") and not own(card, "build"):
-        rows.append("python or build")
     if issubclass(card, Pointwise) and card.partial is Pointwise.partial:
         rows.append("partial")
     if scalar and not (
@@ -77,7 +75,7 @@ def test_holes_are_named() -> None:
         """x, x."""
 
     assert missing_rows(Half) == ["numbers", "infer or build", "partial"]
-    assert missing_rows(Twin) == ["infer or build", "python or build", "transpose", "jvp"]
+    assert missing_rows(Twin) == ["infer or build", "transpose", "jvp"]
 
 
 def test_every_class_is_listed() -> None:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from difflib import get_close_matches
-from functools import cache, partial
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,7 +12,7 @@ from xdsl.ir import Attribute, SSAValue
 from xdsl.utils.exceptions import VerifyException
 
 from glow_dialects.core.errors import ShapeError
-from glow_dialects.core.graph_op import GraphOp, required_properties
+from glow_dialects.core.graph_op import GraphOp
 from glow_dialects.core.packages import added, no_function
 from glow_dialects.core.types import Array, Tensor, dtype_of, shape_of, typed
 from glow_dialects.dialects import operations
@@ -113,58 +112,6 @@ def axis_of(x: Value, axis: int, more: int = 0) -> int:
     return axis % rank
 
 
-#: Properties of which one number stands for each axis of pixels, and how many there are of an axis.
-_OF_PIXELS = {"kernel": 1, "strides": 1, "dilations": 1, "output_pads": 1, "pads": 2}
-
-
-@cache
-def parameters(kind: type[GraphOp]) -> tuple[list[str], list[str]]:
-    """The names of an operator's operands, and these with its properties: those that it needs first."""
-    definition = kind.get_irdl_definition()
-    operands = [name for name, _ in definition.operands if name != "predicate"]
-    named = [n for base in reversed(kind.__mro__) for n in vars(base) if n in definition.properties]
-    windows = {"strides", "pads", "dilations"}  # which need not be given
-    needed = required_properties(kind) - kind.property_defaults().keys() - windows
-    return operands, list(dict.fromkeys([*operands, *(n for n in named if n in needed), *named]))
-
-
-def _properties(
-    kind: type[GraphOp], names: Sequence[str], operands: Sequence[Any], given: Mapping[str, Any]
-) -> dict[str, Any]:
-    """Properties as operators have them: axes from the front, the last or all where none is given."""
-    made = dict(given)
-    first = next((v for v in operands if isinstance(v, Value)), None)
-    if first is None and operands and isinstance(operands[0], list | tuple):
-        first = next((v for v in operands[0] if isinstance(v, Value)), None)
-    if first is None:
-        return made
-    if "axis" in names and ("axis" in made or "axis" not in kind.property_defaults()):
-        made["axis"] = axis_of(first, made.get("axis", -1))
-    if "axes" in names:
-        axes = made.get("axes")
-        listed = range(len(first.shape)) if axes is None else [axes] if isinstance(axes, int) else axes
-        made["axes"] = tuple(axis_of(first, a) for a in listed)
-    for name, count in _OF_PIXELS.items():
-        if isinstance(made.get(name), int):
-            made[name] = (made[name],) * (count * (len(first.shape) - 2))
-    return made
-
-
-def _method(call: Callable[..., Any], kind: type[GraphOp]) -> Callable[..., Any]:
-    """The method of an operator, which `help` describes by its card."""
-    method: Any = partial(call, kind)
-    operands, names = parameters(kind)
-    either = inspect.Parameter.POSITIONAL_OR_KEYWORD
-    method.__signature__ = inspect.Signature(
-        [
-            inspect.Parameter(n, either, default=inspect.Parameter.empty if n in operands else None)
-            for n in names
-        ]
-    )
-    method.__doc__ = kind.__doc__
-    return method
-
-
 Like = Value | SSAValue | Array | float | int | bool
 """An operand: a value, or an array or number that becomes a constant."""
 Operand = Like | Sequence[Like] | None
@@ -222,30 +169,23 @@ class Operators:
                 near = get_close_matches(name, dir(self), 1)
                 hint = f"; did you mean '{near[0]}'?" if near else ""
                 raise AttributeError(f"{type(self).__name__} has no operator '{name}'{hint}")
-            return _method(self._operator, operations([card], GraphOp)[f"glow.{short}"])
+            return partial(self._operator, operations([card], GraphOp)[f"glow.{short}"])
 
     def __dir__(self) -> list[str]:
         """Attributes and every operator."""
         declared = (name for kind in type(self).__mro__ for name in inspect.get_annotations(kind))
         return sorted({*super().__dir__(), *declared, *operators()})
 
-    def _operator(self, kind: type[GraphOp], *given: Any, **named: Any) -> Any:
+    def _operator(self, kind: type[GraphOp], *operands: Operand, **properties: Any) -> Any:
         """The result of an operator, or a list of results; numbers get the type of an operand beside them."""
-        operands, names = parameters(kind)
-        if len(given) > len(names):
-            raise TypeError(f"{kind.name} takes {', '.join(names)}; {len(given)} were given")
-        arguments = dict(zip(names, given, strict=False)) | named
-        like = next((v for n in operands if isinstance(v := arguments.get(n), Value)), None)
+        like = next((o for o in operands if isinstance(o, Value)), None)
         values: list[Value | Sequence[Like] | None] = []
-        for name in operands:
-            operand = arguments.pop(name, None)
+        for operand in operands:
             if not (operand is None or isinstance(operand, list | tuple)):
-                operand = self.value(operand, like)
+                operand = self.value(operand, like)  # pyright: ignore[reportArgumentType]
                 like = like or operand
             values.append(operand)
-        while values and values[-1] is None:
-            values.pop()
-        results = self.insert(kind, *values, **_properties(kind, names, values, arguments))
+        results = self.insert(kind, *values, **properties)
         return results[0] if len(results) == 1 else results
 
     def insert(
@@ -289,7 +229,7 @@ class PackageOperators:
         if name not in self._kinds:
             known = ", ".join(sorted(self._kinds)) or "none"
             raise AttributeError(f"dialect {self._dialect} has no operator '{name}'; there are: {known}")
-        return _method(self._graph._operator, self._kinds[name])
+        return partial(self._graph._operator, self._kinds[name])
 
     def __dir__(self) -> list[str]:
         """The operators."""
@@ -298,6 +238,3 @@ class PackageOperators:
 
 Unary = Callable[[Like], Value]
 Binary = Callable[[Like, Like], Value]
-#: Operands, then properties, in order or by the names on the card.
-Layer = Callable[..., Value]
-Layers = Callable[..., list[Value]]

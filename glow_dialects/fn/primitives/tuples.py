@@ -18,7 +18,7 @@ from glow_dialects.fn.primitives.arithmetic import Add
 from glow_dialects.fn.primitives.cotangents import AddAny, Identity, filled
 from glow_dialects.fn.primitives.items import Item
 from glow_dialects.fn.primitives.operators import Stack
-from glow_dialects.fn.python_values import ZERO, is_tuple, put
+from glow_dialects.fn.python_values import ZERO, is_tuple
 from glow_dialects.fn.regions import evaluate
 from glow_dialects.fn.syntax import FnOp
 from glow_dialects.fn.unit import promoted
@@ -35,9 +35,6 @@ class Len(Constant):
 
     def infer(self, m: Typing, op: FnOp, x: list[V], where: str) -> V:
         return m.number(length(x[0], where))
-
-    def python(self, op: FnOp) -> Function:
-        return len
 
 
 def length(v: V, where: str) -> int:
@@ -74,10 +71,6 @@ class TuplePut(Primitive):
         items = [V(NOTHING)] * len(x[0].type.items)
         items[number(op, "i")] = x[1]
         return m.tuple(items)
-
-    def python(self, op: FnOp) -> Function:
-        i = number(op, "i")
-        return lambda t, d: put(len(t), i % len(t), d)
 
     def transpose(self, op: FnOp, i: int, d: Term, x: Sequence[Term]) -> Term:
         return TupleItem().applied(op, [d])
