@@ -16,7 +16,7 @@ NEEDS_OF = $(BIN)/python -c 'import sys, tomllib; \
   extras = tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]; \
   print(*(needed for name in sys.argv[1:] for needed in extras[name]))'
 
-.PHONY: help setup peers test quick pytest-quick demo lint typecheck imports pytest filecheck bench docs hunt \
+.PHONY: help setup peers test quick pytest-quick demo lint typecheck imports pytest filecheck bench dist smoke docs hunt \
 	hunt-expressions hunt-orders special mutants machines emulators
 
 help:
@@ -38,6 +38,8 @@ help:
 	@echo "emulators  emulators and linkers of other processors, where Debian's packages can be installed"
 	@echo "machines   every operator in emulators of other processors and in Node"
 	@echo "docs       the documents and the reference as a site in build/site"
+	@echo "dist       wheel and sdist in dist"
+	@echo "smoke      README's blocks with the wheel, in an environment that has only that"
 	@echo "bench      our time, memory and error beside the installed peers"
 
 $(BIN)/.ready: pyproject.toml
@@ -128,6 +130,20 @@ machines: setup
 
 bench: peers
 	$(BIN)/python -m benchmarks.compare
+
+dist: setup
+	rm -rf dist
+	$(PIP) build twine
+	$(BIN)/python -m build
+	$(BIN)/python -m twine check --strict dist/*
+
+# SMOKE_WITH names packages that README calls optional; what needs one that is not there is left out.
+SMOKE_WITH ?= onnxruntime
+
+smoke: dist
+	$(PYTHON) -m venv --clear build/smoke
+	build/smoke/bin/python -m pip install --quiet dist/*.whl $(SMOKE_WITH)
+	build/smoke/bin/python tests/repo/installed.py
 
 docs: setup
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict

@@ -163,7 +163,7 @@ def _parse_declaration(parser: SizeParser) -> None:
 
 def _parse_condition(parser: SizeParser) -> None:
     value = parser.size()
-    word = parser.parse_identifier("a relation")
+    word = parser.parse_identifier(context_msg=": a relation")
     zero = parser.parse_integer()
     if word not in _RELATIONS or zero or not isinstance(value, Extent):
         parser.raise_error("expected a condition such as [n-3] ge 0; relations are eq, ne, lt and ge")

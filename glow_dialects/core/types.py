@@ -93,7 +93,7 @@ class UniformQuantizedType(ParametrizedAttribute, TypeAttribute):
     @classmethod
     def parse_parameters(cls, parser: AttrParser) -> Sequence[Attribute]:
         with parser.in_angle_brackets():
-            storage = parser.parse_identifier("storage type")
+            storage = parser.parse_identifier(context_msg=": a storage type")
             if storage[:1] not in "iu" or not storage[1:].isdigit():
                 parser.raise_error("expected a storage type such as i8 or u8")
             signed = Signedness.SIGNLESS if storage[0] == "i" else Signedness.UNSIGNED

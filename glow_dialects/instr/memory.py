@@ -152,11 +152,11 @@ class WeightOp(IRDLOperation):
     def parse(cls, parser: Parser) -> WeightOp:
         properties: dict[str, Attribute] = {
             "symbol": SymbolRefAttr(parser.parse_symbol_name()),
-            "mutability": StringAttr(parser.parse_identifier("constant or mutable")),
+            "mutability": StringAttr(parser.parse_identifier(context_msg=": constant or mutable")),
             "init": StringAttr("none"),
         }
         if parser.parse_optional_punctuation(",") is not None:
-            properties["init"] = StringAttr(parser.parse_identifier("initialisation kind"))
+            properties["init"] = StringAttr(parser.parse_identifier(context_msg=": an initialisation kind"))
             properties["value"] = parser.parse_attribute()
         attributes = parser.parse_optional_attr_dict()
         parser.parse_punctuation(":")

@@ -27,6 +27,8 @@ path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
 config.environment["PATH"] = path  # noqa: F821
 config.environment["GLOW_CACHE_DIR"] = ""  # noqa: F821
 config.environment["COLUMNS"] = "200"  # noqa: F821
+if "PYTHONPATH" in os.environ:  # sources or versions of packages other than the installed ones
+    config.environment["PYTHONPATH"] = os.environ["PYTHONPATH"]  # noqa: F821
 
 # %light: the folder of the onnx package's light models.
 config.substitutions.append(("%light", str(light)))  # noqa: F821

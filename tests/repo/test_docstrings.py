@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from test_docs import fences, run_python
+from documents import fences, run_python
 
 import glow_compiler as glow
 

@@ -8,6 +8,7 @@ import os
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -104,6 +105,8 @@ def _run(a: argparse.Namespace) -> int:
         return 0
     from glow_tools.bench_race import Race
 
+    if not find_spec("resource"):
+        fail(f"{sys.platform} does not tell how much memory a process took; `--profile` works without")
     names = engines(a.peers)
     cores = chosen_cores(a.cores, a.threads)
     results: list[dict[str, Any]] = []
@@ -152,6 +155,10 @@ def engines(wanted: str) -> list[str]:
 
 def chosen_cores(text: str | None, threads: int) -> list[int]:
     """The cores to pin to: those given, else as many as threads from the last ones on."""
+    if not hasattr(os, "sched_getaffinity"):
+        if text is not None:
+            fail(f"--cores: {sys.platform} does not keep a process on cores; leave the option out")
+        return []
     usable = sorted(os.sched_getaffinity(0))
     if text is None:
         return usable[-threads:]
@@ -186,7 +193,7 @@ def machine() -> dict[str, Any]:
     return {
         "processor": processor,
         "cores": os.cpu_count(),
-        "load": round(os.getloadavg()[0], 2),
+        "load": round(os.getloadavg()[0], 2) if hasattr(os, "getloadavg") else None,
         "python": platform.python_version(),
         "versions": versions,
     }
@@ -217,7 +224,7 @@ def print_table(report: Mapping[str, Any]) -> None:
     console = Console(
         width=None if sys.stdout.isatty() or os.environ.get("COLUMNS") else 140, highlight=False
     )
-    pinned = ", ".join(map(str, report["cores"]))
+    pinned = ", ".join(map(str, report["cores"])) or "any"
     title = f"{report['machine']['processor']}, {report['threads']} thread(s) on core {pinned}"
     several = ("x one thread",) if report["threads"] > 1 else ()
     headings = (*_COLUMNS, *several)

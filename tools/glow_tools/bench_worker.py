@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import resource
 import sys
 import time
 from collections.abc import Callable
@@ -24,7 +23,8 @@ class Worker:
     """The state between requests."""
 
     def __init__(self, settings: dict[str, Any]) -> None:
-        os.sched_setaffinity(0, settings["cores"])
+        if settings["cores"]:
+            os.sched_setaffinity(0, settings["cores"])
         options = (settings[name] for name in ("model", "threads", "backend", "exact", "budget"))
         self.engine = ENGINES[settings["engine"]](*options)
         self.run: Callable[[], object] | None = None
@@ -68,7 +68,10 @@ def peak_bytes() -> int:
         lines = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
         return next(int(s.split()[1]) * 1024 for s in lines if s.startswith("VmHWM:"))
     except (OSError, StopIteration):
-        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+        import resource
+
+        unit = 1 if sys.platform == "darwin" else 1024
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
 
 
 def main() -> None:

@@ -7,6 +7,7 @@ import logging
 import os
 import select
 import signal
+import socket
 import threading
 import time
 from collections.abc import Callable, Generator
@@ -37,11 +38,11 @@ class Signals:
         if threading.current_thread() is not threading.main_thread():
             yield self
             return
-        hears, tells = os.pipe()
-        os.set_blocking(tells, False)
+        hears, tells = socket.socketpair()  # Windows takes and selects no pipes here
+        tells.setblocking(False)
         numbers = [n for n in (*_ENDING, _HANGUP) if n and signal.getsignal(n) != signal.SIG_IGN]
         before = {number: signal.signal(number, self._caught) for number in numbers}
-        told = signal.set_wakeup_fd(tells, warn_on_full_buffer=False)
+        told = signal.set_wakeup_fd(tells.fileno(), warn_on_full_buffer=False)
         threading.Thread(target=self._listen, args=(hears,), name="glow-signals", daemon=True).start()
         try:
             yield self
@@ -49,22 +50,22 @@ class Signals:
             signal.set_wakeup_fd(told)
             for number, handler in before.items():
                 signal.signal(number, handler)
-            os.close(tells)
+            tells.close()
 
     def _caught(self, number: int, frame: FrameType | None) -> None:
         if number in _ENDING and self.on_end is None:
             raise KeyboardInterrupt
 
-    def _listen(self, hears: int) -> None:
+    def _listen(self, hears: socket.socket) -> None:
         deadline: float | None = None
         while True:
             left = None if deadline is None else max(0.0, deadline - time.monotonic())
             if not select.select([hears], [], [], left)[0]:
                 LOG.warning("stopped; requests that still ran are abandoned")
                 os._exit(0)
-            number = os.read(hears, 1)
+            number = hears.recv(1)
             if not number:
-                os.close(hears)
+                hears.close()
                 return
             if number[0] == _HANGUP:
                 LOG.warning("SIGHUP: models are loaded again by /v2/repository/models/NAME/load")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import re
 import sys
 from collections.abc import Sequence
@@ -34,6 +35,8 @@ _METADATA = "\n!llvm.dbg.cu"
 _VECTOR = re.compile(r"<\d+ x ")
 _BRANCH = re.compile(r"^ +(br|switch) ", re.MULTILINE)
 _HALF = "half"
+_FLOATS = ctypes.c_int()
+"""What objects for Windows name where they compute in floats; its linkers find it in the C library only."""
 
 
 @cache
@@ -123,6 +126,8 @@ class Linked:
         initialize_llvm()
         self._jit = llvm.create_lljit_compiler(target.machine(), use_jit_link=sys.platform != "win32")
         library = llvm.JITLibraryBuilder().add_current_process()
+        if sys.platform == "win32":
+            library.import_symbol("_fltused", ctypes.addressof(_FLOATS))
         for data in objects:
             library.add_object_img(data)
         self._library = library.link(self._jit, "glow")

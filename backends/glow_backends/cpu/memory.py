@@ -5,11 +5,11 @@ from __future__ import annotations
 import ctypes
 import math
 import mmap
+import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
-from sys import getrefcount
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -25,6 +25,8 @@ ALIGN = 64
 """Bytes to which every buffer is aligned: a cache line, and one AVX-512 register."""
 LARGE_PAGE = 2 * 1024 * 1024
 """Bytes of a large page: weights that pass once a run would otherwise miss the TLB every 4 KiB."""
+_NORESERVE: int = getattr(mmap, "MAP_NORESERVE", 0x4000 if sys.platform == "linux" else 0)
+"""The flag, which Python names from 3.13 on."""
 _PIECE = 8 * LARGE_PAGE
 """Bytes of a mapped file that are copied at a time."""
 byte_of: Callable[[Array], ctypes.c_char] = ctypes.c_char.from_buffer  # pyright: ignore[reportAssignmentType]
@@ -43,11 +45,20 @@ def aligned_array(shape: Sequence[int], dtype: np.dtype) -> Array:
     return Recycled(dtype).array(tuple(shape))[0]
 
 
+def _unused() -> int:
+    block = np.empty(1, np.uint8)
+    kept = block, np.ndarray((1,), np.uint8, block)
+    del block
+    return sys.getrefcount(kept[0])
+
+
+_UNUSED = _unused()
+"""References to a block that nobody else holds, counted as below: Python 3.14 counts fewer for variables."""
+
+
 class Recycled:
     """Makes arrays of the memory of those that nobody holds any more: new pages cost more than a copy."""
 
-    _UNUSED = 3
-    """References to a block that nobody else holds: from here, from its first array, from who counts them."""
     _ROOM = 4
     """Memory for one shape is taken for others that fill at least this part of it: who keeps a small array
     keeps all of its memory."""
@@ -60,7 +71,7 @@ class Recycled:
     def array(self, shape: tuple[int, ...]) -> tuple[Array, int]:
         """As `aligned_array`, and its address. The last two are remembered: one may be held during a call."""
         for kept in self._blocks:
-            if kept[1] == shape and getrefcount(kept[0]) == self._UNUSED:
+            if kept[1] == shape and sys.getrefcount(kept[0]) == _UNUSED:
                 break
         else:
             kept = self._new(shape)
@@ -69,8 +80,8 @@ class Recycled:
     def _new(self, shape: tuple[int, ...]) -> tuple[Array, tuple[int, ...], Array, int]:
         needed = math.prod(shape) * self._dtype.itemsize + ALIGN
         for kept in self._blocks:
-            block = kept[0]
-            if getrefcount(block) == self._UNUSED + 1 and needed <= block.nbytes <= self._ROOM * needed:
+            if sys.getrefcount(kept[0]) == _UNUSED and needed <= kept[0].nbytes <= self._ROOM * needed:
+                block = kept[0]
                 others = [b for b in self._blocks if b is not kept]
                 break
         else:  # where sizes grow from call to call, the next ones find room; pages not written cost nothing
@@ -98,9 +109,25 @@ def in_large_pages(memory: mmap.mmap) -> None:
         memory.madvise(mmap.MADV_HUGEPAGE)
 
 
-def _zeros_mapped(size: int) -> mmap.mmap:
-    """Zeroed memory of its own; pages that nobody touches cost nothing."""
-    return mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+def zeros_mapped(size: int, reserved: bool = False) -> mmap.mmap:
+    """Zeroed memory of this process alone; pages that nobody touches cost nothing.
+
+    `reserved`: more than the machine may have, most of which is never touched.
+    """
+    if not hasattr(mmap, "MAP_PRIVATE"):
+        return mmap.mmap(-1, size)  # Windows: without a name, no other process sees it
+    return mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | (_NORESERVE if reserved else 0))
+
+
+def _grown(memory: mmap.mmap, size: int) -> mmap.mmap:
+    """The memory with room for `size` bytes: moved where the system can (Linux), else copied."""
+    if hasattr(mmap, "MAP_PRIVATE"):
+        with suppress(SystemError):
+            memory.resize(size)
+            return memory
+    larger = zeros_mapped(size)
+    np.copyto(np.frombuffer(larger, np.uint8, len(memory)), np.frombuffer(memory, np.uint8))
+    return larger
 
 
 def work_memory(size: int) -> Array:
@@ -110,7 +137,7 @@ def work_memory(size: int) -> Array:
         block[...] = 0
         return block
     try:
-        memory = _zeros_mapped(size + LARGE_PAGE)
+        memory = zeros_mapped(size + LARGE_PAGE)
     except OSError:
         raise CompileError(_TOO_LARGE.format(size)) from None
     in_large_pages(memory)
@@ -231,7 +258,7 @@ class WeightBlock:
     def __init__(self) -> None:
         self.size = 0
         self._offsets: dict[str, int] = {}
-        self._memory = _zeros_mapped(1 << 16)
+        self._memory = zeros_mapped(1 << 16)
 
     def place(self, key: str, array: Array, normal: bool = False) -> int:
         """Offset in bytes of an array; a key is placed once. `normal`: zeros for denormal numbers of f32."""
@@ -239,7 +266,8 @@ class WeightBlock:
             start, self.size = self.size, self.size + rounded(array.nbytes)
             if self.size > len(self._memory):
                 room = max(self.size, 2 * len(self._memory))
-                self._memory.resize(room if room < LARGE_PAGE else -(-room // LARGE_PAGE) * LARGE_PAGE)
+                whole = room if room < LARGE_PAGE else -(-room // LARGE_PAGE) * LARGE_PAGE
+                self._memory = _grown(self._memory, whole)
                 in_large_pages(self._memory)
             if array.size:
                 held = np.frombuffer(self._memory, array.dtype, array.size, start)

@@ -11,14 +11,13 @@ from __future__ import annotations
 import atexit
 import os
 import pickle
-import select
 import struct
 import subprocess
 import sys
 from contextlib import suppress
 from io import FileIO
 from pathlib import Path
-from threading import Lock
+from threading import Lock, Timer
 from typing import IO, Any
 
 import llvmlite
@@ -165,8 +164,12 @@ def serve() -> None:
     requests, answers = FileIO(os.dup(0)), FileIO(os.dup(1), "w")
     os.dup2(2, 1)  # LLVM's own output is no answer
     with suppress(EOFError, BrokenPipeError):
-        while select.select([requests], [], [], _IDLE)[0]:
+        while True:
+            idle = Timer(_IDLE, os._exit, (0,))  # Windows cannot select pipes
+            idle.daemon = True
+            idle.start()
             text, target, kernel = _received(requests)
+            idle.cancel()
             try:
                 data = emit_object(text, target, kernel)
             except RuntimeError:

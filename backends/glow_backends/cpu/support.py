@@ -76,14 +76,22 @@ def imported(target: CpuTarget, name: str) -> str:
     return named if target.triple.startswith("wasm") else ""
 
 
+def _yielding(target: CpuTarget) -> str:
+    """The function of the system that lets another thread run; empty where there is no system."""
+    if "windows" in target.triple:
+        return "SwitchToThread"
+    hosted = any(system in target.triple for system in ("linux", "apple", "darwin", "wasm"))
+    return "sched_yield" if hosted else ""
+
+
 def barrier_text(target: CpuTarget) -> str:
     """LLVM IR of `glow_barrier(io, slot)`; where no operating system is, workers that wait only look."""
     x86 = "x86" in target.triple
     pause = "call void @llvm.x86.sse2.pause()" if x86 else ""
     declared = "declare void @llvm.x86.sse2.pause()" if x86 else ""
-    hosted = any(system in target.triple for system in ("linux", "apple", "darwin", "wasm"))
+    yielding = _yielding(target)
     tickets = (TICKETS + TICKET_BYTES * worker for worker in range(target.threads))
-    yields = "%ignored = call i32 @sched_yield()" if hosted else ""
+    yields = f"%ignored = call i32 @{yielding}()" if yielding else ""
     cleared = (
         "  %t{0} = getelementptr i8, ptr %count, i64 {0}\n  store atomic i64 0, ptr %t{0} monotonic, align 8"
     )
@@ -91,7 +99,7 @@ def barrier_text(target: CpuTarget) -> str:
     return f"""
 target triple = "{target.triple}"
 
-{"declare i32 @sched_yield()" + imported(target, "sched_yield") if hosted else ""}
+{f"declare i32 @{yielding}()" + imported(target, yielding) if yielding else ""}
 {declared}
 
 define void @{BARRIER}(ptr %io, i64 %slot) {{
@@ -185,6 +193,7 @@ end:
 def _waiting_text(target: CpuTarget) -> str:
     """The blocks of `glow_serve` in which a worker looks for a run, yields and sleeps."""
     pause = "call void @llvm.x86.sse2.pause()" if "x86" in target.triple else ""
+    yields = f"%ignored = call i32 @{name}()" if (name := _yielding(target)) else ""
     return f"""wait:
   %seen = phi i64 [ %start, %entry ], [ %seen, %look ], [ %seen, %yield ], [ %run, %work ]
   %looks = phi i64 [ 0, %entry ], [ %looked, %look ], [ 0, %yield ], [ 0, %work ]
@@ -198,7 +207,7 @@ look:
   %tired = icmp eq i64 %looked, {_SPINS}
   br i1 %tired, label %yield, label %wait
 yield:
-  %ignored = call i32 @sched_yield()
+  {yields}
   %yielded = add i64 %yields, 1
   %enough = icmp eq i64 %yielded, {_YIELDS}
   br i1 %enough, label %sleep, label %wait

@@ -173,7 +173,7 @@ class Operators:
 
     def __dir__(self) -> list[str]:
         """Attributes and every operator."""
-        declared = (name for kind in type(self).__mro__ for name in vars(kind).get("__annotations__", ()))
+        declared = (name for kind in type(self).__mro__ for name in inspect.get_annotations(kind))
         return sorted({*super().__dir__(), *declared, *operators()})
 
     def _operator(self, kind: type[GraphOp], *operands: Operand, **properties: Any) -> Any:

@@ -11,6 +11,7 @@ import os
 import pickle
 import socket
 import struct
+import tempfile
 from collections.abc import Mapping
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -27,7 +28,7 @@ _HEADER = struct.Struct("<Q")
 #: What a first block has room for.
 FIRST_BLOCK = 1 << 16
 #: Bytes that are read at once to begin with, and those that a file descriptor takes.
-FIRST_BYTES, _CONTROL = 1 << 12, socket.CMSG_SPACE(4)
+FIRST_BYTES, _CONTROL = 1 << 12, socket.CMSG_SPACE(4) if hasattr(socket, "CMSG_SPACE") else 0
 
 
 #: An array of a message: its dtype's name, its shape, and where it lies in the sender's block.
@@ -54,7 +55,11 @@ class Block:
     @staticmethod
     def of(size: int) -> Block:
         """A new block."""
-        descriptor = os.memfd_create("glow-tensors", os.MFD_CLOEXEC)
+        if hasattr(os, "memfd_create"):
+            descriptor = os.memfd_create("glow-tensors", os.MFD_CLOEXEC)
+        else:
+            with tempfile.TemporaryFile(prefix="glow-tensors-") as file:
+                descriptor = os.dup(file.fileno())
         os.ftruncate(descriptor, size)
         return Block(descriptor, size)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import threading
 import time
@@ -233,4 +234,14 @@ class DeviceManager(ABC):
 
 def machine_memory() -> int:
     """Bytes of memory that this machine has."""
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    if hasattr(os, "sysconf"):
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return _memory_of_windows()
+
+
+def _memory_of_windows() -> int:
+    """The second of seven 64-bit fields of MEMORYSTATUSEX, which begins with its length and a percentage."""
+    status = (ctypes.c_uint64 * 8)(ctypes.sizeof(ctypes.c_uint64) * 8)
+    if not getattr(ctypes, "windll").kernel32.GlobalMemoryStatusEx(ctypes.byref(status)):  # noqa: B009
+        raise DeviceError("this machine does not say how much memory it has: give the device `memory`")
+    return status[1]

@@ -6,6 +6,7 @@ import os
 import pickle
 import shutil
 import signal
+import sys
 import tempfile
 import threading
 import time
@@ -59,6 +60,8 @@ class ProcessManager(DeviceManager):
     """
 
     def __init__(self, device: Device) -> None:
+        if not hasattr(os, "fork"):
+            raise DeviceError(f"device {device.kind}: {sys.platform} cannot fork processes; use kind 'cpu'")
         super().__init__(device)
         self._folder = Path(tempfile.mkdtemp(prefix="glow-device-", dir=_memory_folder()))
         self._cleanup = finalize(self, shutil.rmtree, self._folder, ignore_errors=True)

@@ -85,7 +85,7 @@ class _Interface:
 @cache
 def interface() -> _Interface | None:
     """That of LLVM's library; None where it has none that gdb finds."""
-    maps = Path("/proc/self/maps").read_text().splitlines() if sys.platform == "linux" else []
+    maps = Path("/proc/self/maps").read_text(encoding="utf-8").splitlines() if sys.platform == "linux" else []
     for start, path in ((m.partition("-")[0], m.partition("/")[2]) for m in maps):
         if path.endswith(_LIBRARY):  # its first piece: the file from its beginning
             with open(f"/{path}", "rb") as file:

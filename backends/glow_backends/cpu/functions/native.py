@@ -19,6 +19,7 @@ from glow_backends.cpu.functions.layout import leaves, sizes
 from glow_backends.cpu.functions.passing import Arguments, Results
 from glow_backends.cpu.functions.runtime import FAILED, MAX_TAIL_CALLS, MEMORY, OVERFLOW, SHIFT, STACK
 from glow_backends.cpu.jit import LARGE, Linked, emit_object, new_module
+from glow_backends.cpu.memory import zeros_mapped
 from glow_backends.cpu.target import CpuTarget, initialize_llvm
 from glow_backends.interpreter.functions import RecursionLimitError
 from glow_dialects.core.errors import GlowError, raised
@@ -31,7 +32,6 @@ HEAP_LIMIT, HEAP_KEPT = 4 << 30, 256 << 20
 #: Characters of LLVM IR from which on a program of numbers, or of loops over elements, gets only cheap
 #: passes: its code is all its work.
 LARGE_OF_NUMBERS = 4 * LARGE
-_NORESERVE, _DONTNEED = 0x4000, 4
 
 
 class _Memory:
@@ -41,26 +41,21 @@ class _Memory:
     """
 
     def __init__(self) -> None:
-        self.stack = mmap.mmap(-1, STACK_BYTES, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-        base = ctypes.addressof(ctypes.c_char.from_buffer(self.stack))
+        try:
+            self._stack, self._heap = zeros_mapped(STACK_BYTES), zeros_mapped(HEAP_LIMIT, reserved=True)
+        except OSError:
+            limit = f"{HEAP_LIMIT >> 30} GiB of address space"
+            raise NotNative(f"{limit} are not available on this system") from None
+        base = ctypes.addressof(ctypes.c_char.from_buffer(self._stack))
         self.top = (base + STACK_BYTES - 64) & ~63
         self.limit = base + (1 << 16)
-        library = ctypes.CDLL(None)
-        reserve, self._advise = library.mmap, library.madvise
-        reserve.restype = ctypes.c_void_p
-        reserve.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long]
-        self._advise.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
-        flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _NORESERVE
-        address = reserve(None, HEAP_LIMIT, mmap.PROT_READ | mmap.PROT_WRITE, flags, -1, 0)
-        if address is None or address == ctypes.c_void_p(-1).value:
-            raise NotNative(f"{HEAP_LIMIT >> 30} GiB of address space are not available on this system")
-        self.first: int = address
-        self.end = address + HEAP_LIMIT
+        self.first = ctypes.addressof(ctypes.c_char.from_buffer(self._heap))
+        self.end = self.first + HEAP_LIMIT
 
     def release(self, used: int) -> None:
         """Give memory of a run back that is more than the next one is likely to need."""
-        if used - self.first > HEAP_KEPT:
-            self._advise(self.first + HEAP_KEPT, HEAP_LIMIT - HEAP_KEPT, _DONTNEED)
+        if used - self.first > HEAP_KEPT and hasattr(mmap, "MADV_DONTNEED"):
+            self._heap.madvise(mmap.MADV_DONTNEED, HEAP_KEPT, HEAP_LIMIT - HEAP_KEPT)
 
 
 _memory: list[_Memory] = []
@@ -102,7 +97,9 @@ class NativeFunction:
         start = time.perf_counter()
         initialize_llvm()
         llvm.initialize_native_asmparser()
-        if "x86" not in target.triple:
+        if (
+            "x86" not in target.triple or "windows" in target.triple
+        ):  # the entry keeps to System V's registers
             raise NotNative(f"functions on {target.triple}")
         module = new_module(name, target)
         self.name, self._target = name, target
