@@ -159,9 +159,9 @@ def test_settings_left_out(kind: str) -> None:
         ({"model_type": "mamba2"}, "'mamba2' is not supported (it has layers that keep a state instead"),
         (
             {"model_type": "llama4"},
-            "'llama4' is not known (it has attention within chunks); there are: arcee",
+            "'llama4' is not supported (it has attention within chunks); supported are: arcee",
         ),
-        ({"text_config": {"model_type": "gemma4_text"}}, "'gemma4_text' is not known (it has embeddings of"),
+        ({"text_config": {"model_type": "gemma4_text"}}, "'gemma4_text' is not supported (it has embeddings of"),
         (
             {"model_type": "granitemoehybrid", "layer_types": ["mamba"]},
             "layers other than attention (Mamba)",
