@@ -232,9 +232,7 @@ class GraphOp(Operator):
             actual = [r.type for r in self.results]
             if list(expected) != actual:
                 want, got = ", ".join(map(str, expected)), ", ".join(map(str, actual))
-                raise VerifyException(
-                    f"{self.name}: result type is {got} but the operands give {want}; write the latter"
-                )
+                raise VerifyException(f"{self.name}: result type is {got}, operands give {want}; write that")
         value = self.predicate
         if value is not None and (dtype_of(typed(value)) != bool or len(shape_of(value)) > 1):
             raise VerifyException(f"{self.name}: predicate {value.type}, expected i1 or a vector of i1")

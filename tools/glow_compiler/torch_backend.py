@@ -1,4 +1,4 @@
-"""torch.compile(module, backend="glow"): graphs that TorchDynamo takes out of Python, compiled for the CPU.
+"""torch.compile(module, backend="glow"): graphs of TorchDynamo, compiled for the CPU.
 
 AOTAutograd makes ATen graphs of them, those of gradients as well; each runs compiled or, where it has what is
 not known here, as a whole in PyTorch. In inference parameters are constants of the program, which is made

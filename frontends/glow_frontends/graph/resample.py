@@ -1,4 +1,4 @@
-"""Tensors resampled along axes: by sizes and ratios that may be open."""
+"""Resampling along axes, with sizes and ratios that may be dynamic."""
 
 from __future__ import annotations
 

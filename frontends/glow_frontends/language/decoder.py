@@ -1,4 +1,4 @@
-"""Decoder: everything in which the architectures of language models differ, and the weights of one.
+"""Decoder: all parameters in which language model architectures differ, and a model's weights.
 
 Weights have names of ours: `embed`, `positions`, `norm`, `head`, and for layer i `i.attention_norm`, `i.q`,
 `i.k`, `i.v`, `i.o`, `i.q_norm`, `i.k_norm`, `i.after_attention`, `i.mlp_norm`, `i.gate`, `i.up`, `i.down`,

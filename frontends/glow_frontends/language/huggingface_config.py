@@ -1,4 +1,4 @@
-"""config.json: what it says of a decoder, by architecture."""
+"""config.json: the decoder's parameters, by architecture."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What folders as Hugging Face has them call the weights of each architecture (`model_type`)."""
+"""Names of the weights in Hugging Face folders, by architecture (`model_type`)."""
 
 from __future__ import annotations
 

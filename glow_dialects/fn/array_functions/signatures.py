@@ -1,4 +1,4 @@
-"""Functions of arrays named as in NumPy: `np:NAME` primitives, whose shapes only their arguments' types tell.
+"""Signatures of array functions: `np:NAME` primitives, whose shapes follow from argument types.
 
 A signature is the arrays, then the options with their defaults: `"a, b; axis=-1"`, `"*arrays; axis=0"`.
 """

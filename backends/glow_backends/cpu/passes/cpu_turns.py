@@ -1,4 +1,4 @@
-"""glow-cpu-turns: loops that count become functions of a turn, which native code runs for each."""
+"""glow-cpu-turns: outline the body of a counted loop as a function for native code."""
 
 from __future__ import annotations
 

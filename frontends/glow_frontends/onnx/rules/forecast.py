@@ -1,4 +1,4 @@
-"""The number of a loop's turns, where known values decide it, and the counters among its state."""
+"""The number of iterations of a loop, where it is known, and the counters in its state."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Linear interpolation onto another grid: each result is one sum of weighted elements around its place."""
+"""Linear interpolation onto another grid: each result is a weighted sum of neighbouring elements."""
 
 from __future__ import annotations
 

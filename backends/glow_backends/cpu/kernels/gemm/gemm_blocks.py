@@ -1,4 +1,4 @@
-"""Matrix products by constant weights of few bits, with a scale for each block of the reduction.
+"""Matrix products with constant low-bit weights, with one scale per block of the reduction.
 
 Weights stay packed in memory. A few rows of A take them in registers as they come, for which memory is
 read at the rate of its bits; more rows share a slice of the panel that is unpacked into scratch memory.
