@@ -51,7 +51,7 @@ class GraphOp(Operator):
     VIEW: ClassVar[bool] = False
     #: As cheap as reading its operands: computing it again may beat keeping the result.
     CHEAP: ClassVar[bool] = False
-    #: Constant operands are the result in less memory: folding would undo that.
+    #: With constant operands, the operator needs less memory than its result, so it is not folded.
     UNPACKS: ClassVar[bool] = False
     #: lhs and rhs may change places.
     COMMUTATIVE: ClassVar[bool] = False

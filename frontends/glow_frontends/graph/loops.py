@@ -89,7 +89,7 @@ def body_of(
 
 @dataclass
 class Loop:
-    """At most `limit` turns (None: no limit), the first where `going` says so."""
+    """At most `limit` iterations (None: no limit); the first one runs only if `going` is true."""
 
     g: Emitter
     n: Looping

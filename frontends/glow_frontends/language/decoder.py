@@ -70,7 +70,7 @@ class Decoder:
     slope: float = 1.0
     #: Gates are at most this, what they open is within it on both sides; 0: no limit.
     limit: float = 0.0
-    #: Added to what gates open.
+    #: Added to the values that the gates multiply.
     lift: float = 0.0
     #: Zero mean and unit variance instead of unit root mean square.
     centred: bool = False

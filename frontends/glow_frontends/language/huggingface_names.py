@@ -11,8 +11,8 @@ from glow_dialects.core.types import Array
 from glow_frontends.language.decoder import Decoder
 
 JOINED, TURNS, GROUPS, LATENT = "joined", "turns", "groups", "latent"
-"""How the rows of several weights lie in one: weight by weight; a row of each in turn; for each head of keys
-those of its queries, its keys, its values; for each head those that make keys of latents, then values."""
+"""Order of the rows of several weights stored as one matrix: one weight after the other; rows alternating;
+per key head the rows of its queries, keys and values; per head the rows for keys, then for values, from latents."""
 
 
 @dataclass(frozen=True)

@@ -276,7 +276,7 @@ class _Outline:
 
 
 def _is_constant(value: SSAValue) -> bool:
-    """Whether a function may have a value of its own: a constant, or what sizes alone tell."""
+    """Whether a function can compute a value itself: a constant, or a value that follows from sizes."""
     owner = value.owner
     if isinstance(owner, GetOp):
         return isinstance(owner.target(), ConstantOp)

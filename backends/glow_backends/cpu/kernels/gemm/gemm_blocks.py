@@ -46,7 +46,7 @@ _FEW = 8
 _RUN = 6
 """Rows of one expert that share what is unpacked."""
 _SLICE = 1024
-"""Places of the reduction that are unpacked at once for many rows."""
+"""Elements along the reduction that are unpacked together for many rows."""
 _HALVES = 256.0
 """A float of 8 bits (e4m3) is so many times what its bits are as one of 16: exponents begin elsewhere."""
 _AHEAD = 4096
@@ -85,7 +85,7 @@ class BlockGemmSpec:
 
     @property
     def each(self) -> int:
-        """Places of the reduction that a stored word of a column holds: 32 bits, or one byte."""
+        """Elements along the reduction in one stored word (32 bits, or one byte) of a column."""
         return 1 if self.bits == 8 else 32 // self.bits
 
     def tile(self, target: CpuTarget) -> Block:
