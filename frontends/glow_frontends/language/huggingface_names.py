@@ -12,7 +12,7 @@ from glow_frontends.language.decoder import Decoder
 
 JOINED, TURNS, GROUPS, LATENT = "joined", "turns", "groups", "latent"
 """Order of the rows of several weights stored as one matrix: one weight after the other; rows alternating;
-per key head the rows of its queries, keys and values; per head the rows for keys, then for values, from latents."""
+per key head the rows of queries, keys and values; per head the rows that make keys and values of latents."""
 
 
 @dataclass(frozen=True)
