@@ -467,7 +467,7 @@ def test_translate_to_an_option(net: Path, tmp_path: Path) -> None:
     """-o names the target as the second file does; both at once are a mistake of use."""
     assert run(translate.main, net, "-o", tmp_path / "net.mlir").status == 0
     assert (tmp_path / "net.mlir").exists()
-    refused(run(translate.main, net, tmp_path / "a.mlir", "-o", tmp_path / "b.mlir"), "two targets", status=2)
+    refused(run(translate.main, net, tmp_path / "a.mlir", "-o", tmp_path / "b.mlir"), "two outputs", status=2)
 
 
 def test_translate_unknown_form(net: Path, tmp_path: Path) -> None:
