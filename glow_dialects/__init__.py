@@ -1,1 +1,1 @@
-"""Programs: the dialects and the operator cards."""
+"""Programs: the dialects and the operator definitions ("cards")."""

@@ -1,4 +1,4 @@
-"""Text to module, with one message for whatever is wrong with the text."""
+"""Parsing text to a module, with one message for any error in the text."""
 
 from __future__ import annotations
 

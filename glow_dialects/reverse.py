@@ -1,4 +1,4 @@
-"""Reverse-mode differentiation of straight-line graphs by the cards' gradients."""
+"""Reverse-mode differentiation of straight-line graphs, with the gradients of the operators."""
 
 from __future__ import annotations
 

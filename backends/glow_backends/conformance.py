@@ -1,4 +1,4 @@
-"""The cards' samples, run on any backend and compared with the cards' own NumPy references.
+"""Conformance test: run the samples of all operators on a backend and compare with their NumPy references.
 
     report = check_backend(MyBackend())
     assert not report.failures(), report

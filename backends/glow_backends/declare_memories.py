@@ -1,4 +1,4 @@
-"""glow-declare-memories: instruction functions are told which memories a backend's device has."""
+"""glow-declare-memories: declare the memories of a backend's device in instruction functions."""
 
 from __future__ import annotations
 

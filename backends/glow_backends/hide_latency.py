@@ -1,4 +1,4 @@
-"""glow-hide-latency: a device's transfers go on beside its computing."""
+"""glow-hide-latency: overlap transfers of a device with its computation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""HostFallback: a device for what it supports, compiled kernels of another backend for the rest."""
+"""HostFallback: a device for supported nodes, compiled kernels of another backend for the rest."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""glow-legalize: nodes that a backend does not run become the smaller nodes that their cards give.
+"""glow-legalize: decompose nodes that a backend does not support.
 
 Literals and splats that it does not run become constants of the module. Passes of the same run make only
 nodes that it runs from then on.

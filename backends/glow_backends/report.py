@@ -1,4 +1,4 @@
-"""Report: what a compilation took and made."""
+"""Report: the time and the results of a compilation."""
 
 from __future__ import annotations
 

@@ -1,1 +1,3 @@
-"""Models in: ONNX, Caffe2, graphs and functions written in Python."""
+"""Importers: ONNX, PyTorch, StableHLO, Caffe2, language models, and graphs and functions written in
+Python.
+"""

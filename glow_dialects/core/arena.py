@@ -1,4 +1,4 @@
-"""Places of buffers in one arena, by their lives."""
+"""Allocation of buffers in one arena, by their lifetimes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Blocked values: N x C/c x H x W x c, whose channels lie in blocks of c, and what they stand for."""
+"""Blocked values: N x C/c x H x W x c, channels in blocks of c; conversion from and to plain values."""
 
 from __future__ import annotations
 

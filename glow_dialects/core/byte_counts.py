@@ -1,4 +1,4 @@
-"""Numbers of bytes as people write them."""
+"""Sizes in bytes as people write them: 64K, 2G."""
 
 from __future__ import annotations
 

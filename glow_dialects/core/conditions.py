@@ -1,4 +1,4 @@
-"""Conditions: what a program assumes of the sizes that it is for, as decided for their examples."""
+"""Conditions: what a program requires of the sizes of a call, as decided for example sizes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The types of tensors' elements, each with what file formats, languages and protocols call it.
+"""Element types, and their names in file formats, languages and protocols.
 
 A new type is a row here, and an `np.dtype`; what reads the rows knows it then.
 """

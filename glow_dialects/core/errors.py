@@ -1,4 +1,4 @@
-"""Errors shown to users: each message says the problem, the place, and the remedy."""
+"""Errors shown to users: each message says what is wrong, where, and what to do."""
 
 from __future__ import annotations
 

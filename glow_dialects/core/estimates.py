@@ -1,4 +1,4 @@
-"""What is decided by the usual sizes where only the run tells them: costs, and which code suits them."""
+"""Estimates from example sizes, where sizes are dynamic: costs, and the choice of code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Extents: sizes of tensors that only the run tells, with the arithmetic and comparisons of integers.
+"""Extents: sizes of tensors that may be dynamic, with integer arithmetic and comparisons.
 
 A symbol stands for such a size and has an example. What is decided while compiling (which kernel, whether
 shapes are equal) is decided for the example, and is written down as a condition: the program is right for

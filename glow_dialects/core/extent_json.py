@@ -1,4 +1,4 @@
-"""Sizes that only the run tells, as data: written to files beside the code that reads them."""
+"""Dynamic sizes as data, for files."""
 
 from __future__ import annotations
 

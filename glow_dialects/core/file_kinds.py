@@ -1,4 +1,4 @@
-"""What a file is, by its first bytes and not by its name: every command and `glow.load` ask here."""
+"""The kind of a file, from its first bytes and not its name; used by every command and `glow.load`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Objects with locks, which a fork of the process finds as it may not use them: another thread held them."""
+"""Objects with locks that remain usable after a fork of the process."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ class GraphOp(Operator):
     VIEW: ClassVar[bool] = False
     #: As cheap as reading its operands: computing it again may beat keeping the result.
     CHEAP: ClassVar[bool] = False
-    #: Constant operands are the result in less memory: folding would undo that.
+    #: With constant operands, the operator needs less memory than its result, so it is not folded.
     UNPACKS: ClassVar[bool] = False
     #: lhs and rhs may change places.
     COMMUTATIVE: ClassVar[bool] = False
@@ -235,9 +235,7 @@ class GraphOp(Operator):
             actual = [r.type for r in self.results]
             if list(expected) != actual:
                 want, got = ", ".join(map(str, expected)), ", ".join(map(str, actual))
-                raise VerifyException(
-                    f"{self.name}: result type is {got} but the operands give {want}; write the latter"
-                )
+                raise VerifyException(f"{self.name}: result type is {got}, operands give {want}; write that")
         value = self.predicate
         if value is not None and (dtype_of(typed(value)) != bool or len(shape_of(value)) > 1):
             raise VerifyException(f"{self.name}: predicate {value.type}, expected i1 or a vector of i1")

@@ -1,4 +1,6 @@
-"""InstrOp: instructions on buffers, each operand `@in`, `@out`, `@inout` or `@after`, and their meaning."""
+"""InstrOp: instructions on buffers, with operands marked `@in`, `@out`, `@inout` or `@after`, and
+semantics.
+"""
 
 from __future__ import annotations
 
@@ -202,8 +204,8 @@ class InstrOp(Operator):
         wanted = [buffer_type(typed(t)) for t in expected]
         if [typed(t) for t in wanted] != [typed(t) for t in actual]:
             raise VerifyException(
-                f"{self.name}: @out buffers are {', '.join(map(str, actual))} but the operands give "
-                f"{', '.join(map(str, wanted))}; write the latter"
+                f"{self.name}: @out buffers are {', '.join(map(str, actual))}, operands give "
+                f"{', '.join(map(str, wanted))}; write that"
             )
 
     # --- syntax ------------------------------------------------------------------------------
@@ -256,7 +258,7 @@ class InstrOp(Operator):
         )
         for (mode, name), (access, _) in zip(pairs, op.accesses(), strict=False):
             if mode != access.value:
-                told = f"{cls.name}: operand marked @{mode} is @{access.value}; write the latter"
+                told = f"{cls.name}: operand marked @{mode} is @{access.value}; write that"
                 parser.raise_error(told, name.span)
         return op
 

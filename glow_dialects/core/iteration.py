@@ -1,4 +1,6 @@
-"""Iteration: the loops that an operator stands for, and which part of each tensor a turn of them touches."""
+"""Iteration: the loops that an operator consists of, and the elements of each tensor that an iteration
+uses.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Locations: where an operation comes from, as names to show: ONNX nodes, lines of files."""
+"""Source locations of operations, as readable names: ONNX nodes, lines of files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Operators on operands with one more axis in front, over which they are done for each part: `vmap`.
+"""Operators on operands with an additional first axis, for `vmap`.
 
 Of the operands some are mapped: they have an axis of a size more than the operator knows, in front. So have
 all results then. What a card says of this is `GraphOp.mapped`; where it says nothing, its decomposition is

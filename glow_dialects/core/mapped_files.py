@@ -1,4 +1,4 @@
-"""Files that are looked at where they lie: small ones are read, large ones mapped and seen to stay whole.
+"""Reading files: small ones completely, large ones by mapping, with checks that they do not become shorter.
 
 The system ends a process (SIGBUS) that reads mapped bytes which a file no longer has: whoever writes a file
 in place, as `cp new.onnx model.onnx` does, makes it shorter for a moment at least.

@@ -1,4 +1,4 @@
-"""Names chosen by patterns: `*` and `?` as in file names, and `!` in front of what is left out."""
+"""Selection of names by patterns: `*` and `?` as in file names, and `!` to exclude."""
 
 from __future__ import annotations
 

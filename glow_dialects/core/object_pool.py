@@ -1,4 +1,4 @@
-"""Pool: things that calls in flight borrow, made when they are first needed, a bounded number of them."""
+"""Pool: a limited number of reusable objects for concurrent calls, created when needed."""
 
 from __future__ import annotations
 

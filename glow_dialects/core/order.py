@@ -1,4 +1,4 @@
-"""Where operations stand: in functions, definitions before uses. xDSL's own verifier checks neither."""
+"""Checks that xDSL's verifier does not make: operations are in functions, definitions come before uses."""
 
 from __future__ import annotations
 

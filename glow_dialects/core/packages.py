@@ -1,4 +1,4 @@
-"""What installed packages add to Glow: entry points, of which broken ones are left out with a warning."""
+"""Extensions from installed packages (entry points); a broken one is ignored with a warning."""
 
 from __future__ import annotations
 

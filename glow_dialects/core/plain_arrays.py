@@ -1,4 +1,4 @@
-"""Arrays from outside: what NumPy's subclasses mean is not what their elements mean, so they are refused."""
+"""Arrays from users: subclasses of NumPy arrays with other semantics are refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Matrix products of references: float32 is summed in float64 and rounded once.
+"""Matrix products in references: float32 is accumulated in float64 and rounded once.
 
 So a reference is the same whichever kernels NumPy's BLAS picks for the processor, and equal rows give
 equal sums.

@@ -1,4 +1,4 @@
-"""Short property definitions for cards: numbers, flags, names and lists with their defaults."""
+"""Short definitions of operator properties: numbers, flags, names and lists with defaults."""
 
 from __future__ import annotations
 

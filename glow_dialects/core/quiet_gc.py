@@ -1,4 +1,4 @@
-"""Python's garbage collector at rest while modules are made."""
+"""Pausing Python's garbage collector while modules are built."""
 
 from __future__ import annotations
 

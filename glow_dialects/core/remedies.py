@@ -1,4 +1,4 @@
-"""What to do about the messages of xDSL's parser and verifier, which say only what is wrong."""
+"""Advice added to messages of xDSL's parser and verifier."""
 
 from __future__ import annotations
 

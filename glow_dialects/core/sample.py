@@ -1,4 +1,4 @@
-"""Sample: one concrete use of an operator, which every numeric test of every backend runs over."""
+"""Sample: a test case of an operator, used by the numeric tests of all backends."""
 
 from __future__ import annotations
 

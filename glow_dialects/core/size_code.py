@@ -1,4 +1,4 @@
-"""Sizes as code: a function of Python that works many of them out at once, each part of them once."""
+"""Code for sizes: a generated Python function that computes many of them, common parts once."""
 
 from __future__ import annotations
 

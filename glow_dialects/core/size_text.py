@@ -1,4 +1,4 @@
-"""Sizes that only the run tells in the text of IR: `tensor<[n]x128xf32>`, `#glow.sizes<[1, 2*n]>`.
+"""Dynamic sizes in the text of IR: `tensor<[n]x128xf32>`, `#glow.sizes<[1, 2*n]>`.
 
 What is in brackets is the text of a size (see `symbols`). A module says what is known of its symbols:
 `module attributes {glow.symbols = #glow.symbols<n = 61 from 1 to 512 by 8 where [n-m] lt 0>}`.

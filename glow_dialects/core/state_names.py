@@ -1,4 +1,4 @@
-"""The names that models give to values of one call that the next call takes."""
+"""The names of outputs and inputs that pass a state from one call to the next."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Symbols by name: sizes that users and models name, read from text, and worked out from the sizes of a call.
+"""Named sizes: parsed from text, and computed from the sizes of a call.
 
 The text of a size: `n`, `2*n+1`, `(n+3) floordiv 4`, `n mod 8`; names other than Python's stand in quotes.
 """

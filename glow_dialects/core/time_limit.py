@@ -1,4 +1,4 @@
-"""The time that a compilation may take: once it is over, what is optional is left out.
+"""The time limit of a compilation, after which optional work is skipped.
 
 Passes say of themselves that they are optional (`LevelPass.OPTIONAL`): programs are right without them.
 The runner of passes skips those, and the rewriting driver applies no more rewrites of the one that runs.

@@ -1,4 +1,4 @@
-"""Times of the parts of a run, as a tree that adds up."""
+"""Times of the stages of a run, as a tree that adds up."""
 
 from __future__ import annotations
 

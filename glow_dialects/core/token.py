@@ -1,4 +1,4 @@
-"""Tokens: what an asynchronous instruction gives, and another one waits for."""
+"""Tokens: the results of asynchronous instructions, which other instructions wait for."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Verification of modules, whole or where they changed; an error knows the operation that it is about."""
+"""Verification of a whole module or of its changed parts; an error knows its operation."""
 
 from __future__ import annotations
 

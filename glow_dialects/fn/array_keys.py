@@ -1,4 +1,4 @@
-"""Subscripts of arrays as they stand in the attributes of `getitem`."""
+"""Subscripts of arrays, as stored in the attributes of `getitem`."""
 
 from __future__ import annotations
 

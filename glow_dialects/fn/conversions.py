@@ -1,4 +1,4 @@
-"""Operations on values that only depend on their types: conversion, selection, sums of cotangents."""
+"""Operations that depend only on types: conversion, selection, sums of cotangents."""
 
 from __future__ import annotations
 

@@ -182,9 +182,7 @@ class LambdaOp(_Body):
         if self.rec is not None:
             own = FunctionType.from_lists(own.inputs.data[1:], own.outputs.data)
         if not fits(own, self.result.type):
-            raise VerifyException(
-                f"glow_fn.lambda: body is {own}, result {self.result.type}; write the latter"
-            )
+            raise VerifyException(f"glow_fn.lambda: body is {own}, result {self.result.type}; write that")
 
     def print(self, printer: Printer) -> None:
         printer.print_string(" rec" if self.rec is not None else "")
@@ -232,8 +230,7 @@ class RefOp(FnOp):
         target.check_body()
         if not fits(target.signature(), self.result.type):
             raise VerifyException(
-                f"glow_fn.ref: @{self.target} is {target.signature()}, not "
-                f"{self.result.type}; write the latter"
+                f"glow_fn.ref: @{self.target} is {target.signature()}, not {self.result.type}; write that"
             )
 
     def print(self, printer: Printer) -> None:
@@ -320,7 +317,7 @@ class PartialOp(_Applied):
             rest = FunctionType.from_lists(kind.inputs.data[len(values) :], kind.outputs.data)
             if not fits(rest, self.result.type):
                 raise VerifyException(
-                    f"glow_fn.partial: leaves {rest}, result is {self.result.type}; write the latter"
+                    f"glow_fn.partial: leaves {rest}, result is {self.result.type}; write that"
                 )
 
 

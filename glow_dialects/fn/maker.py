@@ -1,4 +1,4 @@
-"""Makes operations of `glow_fn`: with values, or with terms that read like formulas."""
+"""Builder of `glow_fn` operations, from values or from formula-like terms."""
 
 from __future__ import annotations
 

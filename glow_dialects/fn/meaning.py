@@ -1,4 +1,4 @@
-"""The types and code of constants and primitives."""
+"""Type inference and code generation of constants and primitives."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Functions over the items of a tuple whose length only its type gives: map, fold, reduce, apply."""
+"""Functions over the items of a tuple whose length is known from its type: map, fold, reduce, apply."""
 
 from __future__ import annotations
 

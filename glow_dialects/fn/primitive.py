@@ -1,4 +1,4 @@
-"""Primitive: the base of the cards of `glow_fn`."""
+"""Primitive: the base class of the operations of `glow_fn`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Primitives on arrays of known types: the graph operators that they are, and their values."""
+"""Primitives on arrays of known types: their graph operators and values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The syntax that the operations of `glow_fn` share: types are written only where they are known."""
+"""Common syntax of `glow_fn` operations: types are written only where they are known."""
 
 from __future__ import annotations
 

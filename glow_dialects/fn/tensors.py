@@ -1,4 +1,4 @@
-"""Operators of the graph inside functions: a part of a graph as one operation."""
+"""Graph operators inside functions: a part of a graph as one operation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Builds the graph operators that a primitive on arrays is made of."""
+"""Building the graph operators of a primitive on arrays."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Values while specialising: a type with the code that computes it, and conversions between types."""
+"""Values during specialisation: a type with the code that computes it, and conversions between types."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""`glow_instr`: buffers, their lives, and functions of instructions."""
+"""`glow_instr`: buffers, their lifetimes, and functions of instructions."""

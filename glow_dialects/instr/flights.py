@@ -1,4 +1,4 @@
-"""Instructions under way: which buffers a token stands for, and which ones an operation touches."""
+"""Asynchronous instructions in flight: the buffers of a token, and the buffers that an operation uses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Checks of an instruction function: lives, initialisation, constant weights, tokens, in-place conflicts."""
+"""Checks of an instruction function: lifetimes, initialisation, constant weights, tokens, in-place
+conflicts.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Loops of instructions: `glow_instr.for` with constant bounds, and the tokens that turns hand on."""
+"""Instruction loops: `glow_instr.for` with constant bounds, and tokens passed between iterations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The bytes of a buffer in its origin, through views, and whether those of two buffers meet."""
+"""The byte range of a buffer within its allocation, through views, and overlap tests."""
 
 from __future__ import annotations
 

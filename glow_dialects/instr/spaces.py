@@ -1,4 +1,4 @@
-"""Memory spaces: the named memories of a device beside the main one, as a function declares them."""
+"""Memory spaces: the named memories of a device in addition to the main one, as a function declares them."""
 
 from __future__ import annotations
 

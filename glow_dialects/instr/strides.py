@@ -1,4 +1,4 @@
-"""Buffers whose elements lie at strides, and how far offsets of loops' indices reach."""
+"""Strided buffers, and the range of offsets that depend on loop indices."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The operator cards: everything that is true of an operator stands in its one module.
+"""The operator definitions ("cards"): one module contains everything about an operator.
 
 A card is imported when one of its operators is met, so that small programs start fast; `CARDS`
 imports them all.

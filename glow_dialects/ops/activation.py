@@ -1,4 +1,4 @@
-"""Activations other than relu: each with its gradient, and in smaller operators where it has some."""
+"""Activations other than relu, with gradients and decompositions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""arg_max and arg_min: where along an axis the extreme element stands."""
+"""arg_max and arg_min: the index of the largest or smallest element along an axis."""
 
 from __future__ import annotations
 

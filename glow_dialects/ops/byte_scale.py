@@ -1,4 +1,4 @@
-"""byte_scale: how the numbers of a tensor, whatever they are, fit in unsigned bytes."""
+"""byte_scale: scale and zero point for quantising a tensor to unsigned bytes at run time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Branches and loops that run-time data decide: operations of a graph with bodies of nodes.
+"""Data-dependent branches and loops: graph operations with bodies of nodes.
 
 They stand in modules whose functions are compiled with real control flow; `glow-outline-control` takes
 them to `glow_fn`. Bodies use values around them.

@@ -1,4 +1,4 @@
-"""dequantize_blocks: weights of few bits, packed into bytes, as real numbers, with a scale for each block."""
+"""dequantize_blocks: packed low-bit weights as real numbers, with one scale per block."""
 
 from __future__ import annotations
 

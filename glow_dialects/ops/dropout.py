@@ -1,4 +1,4 @@
-"""dropout: the identity of inference, and elements dropped at random in training."""
+"""dropout: the identity in inference, random zeros in training."""
 
 from __future__ import annotations
 

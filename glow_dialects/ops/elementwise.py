@@ -1,4 +1,4 @@
-"""Families of element-wise operators: a common operator is its name and its meaning in NumPy."""
+"""Families of element-wise operators; a common one needs only its name and NumPy function."""
 
 from __future__ import annotations
 

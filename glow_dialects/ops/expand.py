@@ -1,4 +1,4 @@
-"""expand: a tensor repeated along the axes where broadcasting says so."""
+"""expand: broadcast of a tensor to a shape."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""expert_matmul: products in which each row has the matrix of the expert that it names."""
+"""expert_matmul: matrix products in which each row uses the matrix of its expert."""
 
 from __future__ import annotations
 

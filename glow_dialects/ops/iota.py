@@ -1,4 +1,4 @@
-"""iota, sizes: numbers that follow from the sizes of tensors alone."""
+"""iota, sizes: numbers that follow from tensor sizes alone."""
 
 from __future__ import annotations
 

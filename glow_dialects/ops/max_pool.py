@@ -1,4 +1,4 @@
-"""max_pool: the largest element of each window, alone or with its place, and its gradient."""
+"""max_pool: the largest element of each window, optionally with its index, and its gradient."""
 
 from __future__ import annotations
 

@@ -80,7 +80,7 @@ class ConstantOp(IRDLOperation):
         if array is not None and tuple(array.shape) != shape_of(self.type):
             raise VerifyException(
                 f"glow.constant @{self.sym_name.data}: value has shape {array.shape}, type {self.type}"
-                "; write the latter"
+                "; write that"
             )
 
     def print(self, printer: Printer) -> None:

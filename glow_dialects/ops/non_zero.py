@@ -1,4 +1,4 @@
-"""non_zero: the places of the elements that are not zero."""
+"""non_zero: the indices of the non-zero elements."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""relu: 0 for numbers below it."""
+"""relu: max(x, 0)."""
 
 import math
 

@@ -101,5 +101,5 @@ class RequantizingOp(PureOp):
         if shape_of(result) != shape:
             raise VerifyException(
                 f"{self.name}: the result is {result.type}, the operands give {'x'.join(map(str, shape))}"
-                "; write the latter"
+                "; write that"
             )

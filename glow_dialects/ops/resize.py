@@ -1,4 +1,4 @@
-"""resize: interpolation onto another grid (ONNX Resize), and the adjoint that its gradient is."""
+"""resize: interpolation onto another grid (ONNX Resize), and its gradient."""
 
 from __future__ import annotations
 

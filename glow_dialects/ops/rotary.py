@@ -1,4 +1,4 @@
-"""rotary: positions of tokens as turns of pairs of features (RoPE)."""
+"""rotary: rotary position embeddings (RoPE), rotations of pairs of features."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""round_blocks: activations rounded to integers of eight bits, with a scale for each block."""
+"""round_blocks: activations rounded to 8-bit integers, with one scale per block."""
 
 from __future__ import annotations
 

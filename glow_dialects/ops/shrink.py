@@ -1,4 +1,4 @@
-"""shrink: numbers near 0 become 0, others come nearer to it."""
+"""shrink: numbers near 0 become 0, others move towards it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""top_k: the largest or smallest elements along an axis, with their places."""
+"""top_k: the largest or smallest elements along an axis, with their indices."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""tree_sums: an ensemble of decision trees, the weights of the leaves that each sample reaches added up."""
+"""tree_sums: decision-tree ensembles, the sum of the leaf weights that each sample reaches."""
 
 from __future__ import annotations
 

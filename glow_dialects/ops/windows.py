@@ -112,7 +112,7 @@ class WindowOp(PureOp):
                 raise VerifyException(f"{self.name}: {what} {list(values)} must be positive")
         if any(pad < 0 for pad in pads):
             raise VerifyException(
-                f"{self.name}: pads {list(pads)} must not be negative; use glow.slice to leave out the rim"
+                f"{self.name}: pads {list(pads)} must not be negative; use glow.slice to remove the border"
             )
 
     def window_result(self, input: SSAValue, kernel: Sequence[int], channels: int) -> Attribute:

@@ -1,4 +1,4 @@
-"""What a pass changed in a module, compared by identity, and the verification of that alone."""
+"""The operations that a pass changed, compared by identity, and their verification."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Contracts of passes: the level that a pass works on, what it leaves, and the order that follows."""
+"""Contracts of passes: their level, what they invalidate, and the resulting order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Counts of the places taken of caches: inputs whose contents follow from sizes, and programs are for any.
+"""Lengths of caches as sizes: inputs whose values follow from sizes, so that programs serve any.
 
 What a program is specialised on is not the number, but the sizes that it is the sum of, as a text.
 """

@@ -1,4 +1,4 @@
-"""Sizes that are met often get programs of their own, compiled while the one for any size goes on."""
+"""Frequent sizes get their own programs, compiled in the background."""
 
 from __future__ import annotations
 

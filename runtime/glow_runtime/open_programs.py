@@ -1,4 +1,4 @@
-"""Programs of any size for an executable: which dimensions are left open, and the programs that do so.
+"""Programs for dynamic sizes of an executable: which dimensions are dynamic, and the compiled programs.
 
 The first shapes that a model meets get a program of their own. When other sizes come, the dimensions that
 have differed become symbols (see `glow_dialects.core.extent`), and one program serves all the sizes that

@@ -1,4 +1,4 @@
-"""State: the values that calls of an executable hand to each other, changed in place."""
+"""State: values that calls of an executable pass to each other, changed in place."""
 
 from __future__ import annotations
 

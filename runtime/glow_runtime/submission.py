@@ -1,4 +1,4 @@
-"""The threads that run what is submitted to executables: as many as there are cores, shared by all."""
+"""The threads for submitted runs, one per core, shared by all executables."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Weights files: the constants' arrays beside a .mlir file, in safetensors, mapped when read."""
+"""Weight files: the constants of a .mlir file in safetensors format, mapped when read."""
 
 from __future__ import annotations
 

@@ -161,14 +161,20 @@ def test_settings_left_out(kind: str) -> None:
         ({"model_type": "mamba2"}, "'mamba2' is not supported (it has layers that keep a state instead"),
         (
             {"model_type": "llama4"},
-            "'llama4' is not known (it has attention within chunks); there are: arcee",
+            "'llama4' is not supported (it has attention within chunks); supported are: arcee",
         ),
-        ({"text_config": {"model_type": "gemma4_text"}}, "'gemma4_text' is not known (it has embeddings of"),
+        (
+            {"text_config": {"model_type": "gemma4_text"}},
+            "'gemma4_text' is not supported (it has embeddings of",
+        ),
         (
             {"model_type": "granitemoehybrid", "layer_types": ["mamba"]},
             "layers other than attention (Mamba)",
         ),
-        ({"model_type": "falcon", "alibi": True}, "'alibi' is set; attention with linear biases is not"),
+        (
+            {"model_type": "falcon", "alibi": True},
+            "'alibi' is set; attention with linear biases (ALiBi) is not",
+        ),
         ({"model_type": "opt", "do_layer_norm_before": False}, "models with 'do_layer_norm_before' false or"),
         (
             {"model_type": "deepseek_v2", "topk_method": "odd"},

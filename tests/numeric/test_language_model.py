@@ -245,7 +245,7 @@ def _damaged(folder: Path, case: str) -> None:
 MESSAGES = {
     "unknown": "the architecture 'parrot' is not supported; supported are: arcee, ",
     "missing": "config.json: 'hidden_size' is missing",
-    "activation": "the activation 'snake' is not known",
+    "activation": "the activation 'snake' is not supported",
     "cut": "the file is truncated: '",
     "head": "the file is truncated: 20 bytes",
     "more": "'model.layers.1.input_layernorm.weight', one of 9 such weights, is no part of the architecture",
@@ -279,8 +279,11 @@ def test_damaged_folders(case: str, llama: tuple[Path, Any], tmp_path: Path) -> 
         ({"vocab_size": None}, "'vocab_size' is missing"),
         ({"rope_scaling": {"rope_type": "yarn"}}, "rotary positions are scaled, and 'factor' is missing"),
         ({"rope_scaling": {"rope_type": "linear", "factor": "x"}}, "positions cannot be read: {'rope_type':"),
-        ({"rope_scaling": {"rope_type": "twist"}}, "rotary positions scaled by 'twist' are not known"),
-        ({"use_bidirectional_attention": True}, "'use_bidirectional_attention' is set, which makes another"),
+        ({"rope_scaling": {"rope_type": "twist"}}, "rotary positions scaled by 'twist' are not supported"),
+        (
+            {"use_bidirectional_attention": True},
+            "'use_bidirectional_attention' is set, which changes the model",
+        ),
     ],
 )
 def test_settings_that_are_no_such_numbers(settings: dict[str, Any], message: str, tmp_path: Path) -> None:

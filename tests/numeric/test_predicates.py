@@ -62,7 +62,7 @@ def test_the_builder_writes_predicates() -> None:
     with pytest.raises(glow.ShapeError, match="neither a boolean nor one"), g.predicated(table):
         pass
     wrong = g.placeholder("r", (BATCH + 1,), dtype=np.bool_)
-    told = f"{BATCH + 1} samples, the first dimensions of the operators inside are .*{BATCH}"
+    told = f"{BATCH + 1} samples, but the first dimensions .* are .*{BATCH}"
     with pytest.raises(glow.ShapeError, match=told), g.predicated(wrong):
         g.relu(table.graph.placeholder("s", (BATCH, 3)))
 

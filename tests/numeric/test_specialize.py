@@ -228,7 +228,7 @@ def test_names_in_messages() -> None:
     """A parameter without a name has its number, from 0."""
     program = FunctionProgram(Parser(context(), UNNAMED).parse_module(), "main", "interpreter")
     with pytest.raises(
-        glow.GlowError, match=r"^model.py:7: 'argument 0' is a float and a tuple of 2 in turn"
+        glow.GlowError, match=r"^model.py:7: 'argument 0' is alternately a float and a tuple of 2"
     ):
         program.run([1.0, 2.0])
 

@@ -415,5 +415,5 @@ def test_scores_of_other_experts() -> None:
     graph = onnx.helper.make_graph(nodes, "g", ends[:2], ends[2:], weights)
     opsets = [onnx.helper.make_opsetid("", 17), onnx.helper.make_opsetid("com.microsoft", 1)]
     made = onnx.helper.make_model(graph, opset_imports=opsets, ir_version=9)
-    with pytest.raises(GlowError, match="6 scores a token for 4 experts"):
+    with pytest.raises(GlowError, match="6 scores per token for 4 experts"):
         glow.compile(made)

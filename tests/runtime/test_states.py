@@ -142,14 +142,14 @@ def test_capacity(decoder: Any) -> None:
         _same(decoder, state, reference, _rows(length, length))
     for length in (1, 9):
         with pytest.raises(
-            glow.GlowError, match=rf"the state is full: .* have {8 + length} places, capacity=8"
+            glow.GlowError, match=rf"the state is full: .* have length {8 + length}, capacity=8"
         ):
             decoder.run(_rows(length), state=state)
     assert state.length == 8
     state.truncate(6)
     reference.values = {n: np.ascontiguousarray(a[:, :, :6]) for n, a in reference.values.items()}
     _same(decoder, state, reference, _rows(2))
-    with pytest.raises(glow.GlowError, match="would have 9 places, capacity=8"):
+    with pytest.raises(glow.GlowError, match="would have length 9, capacity=8"):
         decoder.state(_past(length=9), capacity=8)
     for wrong in (0, -1, 2.5):
         with pytest.raises(glow.GlowError, match="expected a positive length"):
@@ -250,7 +250,7 @@ def test_nodes_on_the_host() -> None:
     for seed, length in enumerate((2, 1, 0, 3, 300, 1)):
         x = np.random.default_rng(seed).integers(-1, 2, (3, length)).astype(np.float32)
         _same(net, state, reference, {"x": x})
-    with pytest.raises(glow.GlowError, match="the state is full: 'past' would have 3 places, capacity=2"):
+    with pytest.raises(glow.GlowError, match="the state is full: 'past' would have length 3, capacity=2"):
         net.run({"x": np.ones((3, 3), np.float32)}, state=net.state(capacity=2))
 
 

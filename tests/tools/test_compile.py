@@ -74,7 +74,7 @@ def test_check_that_cannot_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     apple = ("--target", "apple-m1")
     refused(run(compile_command.main, none, "-o", out, "--check", "interpreter", *apple), "no emulator")
     sizes = ("--size", "n=1..4")
-    refused(run(compile_command.main, none, "-o", out, "--check", "interpreter", *sizes), "give --shape")
+    refused(run(compile_command.main, none, "-o", out, "--check", "interpreter", *sizes), "use --shape")
     monkeypatch.setenv("PATH", "")
     arm = ("--target", "cortex-m4")
     done = run(compile_command.main, none, "-o", out, "--check", "interpreter", *arm)

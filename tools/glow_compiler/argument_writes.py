@@ -1,4 +1,4 @@
-"""Arguments that a compiled function changes: the caller's objects get what they hold after the run."""
+"""Arguments that a compiled function changes: the caller's objects are updated after the run."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ def batches(dataset: Any, epoch: int) -> Iterator[Batch]:
     """The batches of an epoch from an iterable, or from a function of the epoch's number."""
     items: Any = dataset(epoch) if callable(dataset) else dataset
     if not hasattr(items, "__iter__"):
-        raise GlowError(f"a {type(items).__name__} is no data set: arrays or batches are expected")
+        raise GlowError(f"a {type(items).__name__} is not a data set: expected arrays or batches")
     for item in items:
         yield pair(item)
 

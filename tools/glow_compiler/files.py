@@ -1,4 +1,4 @@
-"""Models in files: IR text with its weights beside it, or ONNX. Files appear whole or not at all."""
+"""Writing models: IR text with a weights file, or ONNX; files are replaced atomically."""
 
 from __future__ import annotations
 

@@ -88,7 +88,7 @@ def _pair(source: str, merge: str) -> tuple[str, str]:
     """Both parts of a merge; the first may be a space, where bytes are not written as letters."""
     at = merge.find(" ", 1)
     if at < 0:
-        raise GlowError(f"{source}: 'tokenizer.ggml.merges' has {merge!r}, which is no pair")
+        raise GlowError(f"{source}: 'tokenizer.ggml.merges' has {merge!r}, which is not a pair")
     return merge[:at], merge[at + 1 :]
 
 

@@ -1,4 +1,4 @@
-"""Inputs that are subscripts of tables, such as token numbers, and what they may be."""
+"""Inputs that index tables, such as token numbers, and their valid range."""
 
 from __future__ import annotations
 

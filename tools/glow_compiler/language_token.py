@@ -1,4 +1,4 @@
-"""What a language model generates: tokens, and pieces of text."""
+"""Results of a language model: tokens, and pieces of text."""
 
 from __future__ import annotations
 

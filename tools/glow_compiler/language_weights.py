@@ -1,4 +1,4 @@
-"""Weights of language models, made of few bits when they are first asked for."""
+"""Weights of language models, quantised when first needed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The programs of a module: one, or one for each set of sizes that its inputs leave open.
+"""The programs of a module: one, or one for each set of its dynamic sizes.
 
 A `.mlir` file that has not changed is not read where its programs are remembered.
 """

@@ -1,4 +1,4 @@
-"""What the prompt and notebooks show of modules and of training."""
+"""Display of modules and training in the prompt and in notebooks."""
 
 from __future__ import annotations
 

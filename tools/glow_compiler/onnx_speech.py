@@ -1,4 +1,4 @@
-"""Decoders of sounds as ONNX models: the past of the text is a state, what was heard an input."""
+"""Speech decoders as ONNX models: the text so far is a state, the audio features an input."""
 
 from __future__ import annotations
 

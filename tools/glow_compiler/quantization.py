@@ -1,4 +1,4 @@
-"""Quantisation of any model in one call: profile representative data, calibrate, turn to integers."""
+"""Quantisation of a model in one call: profile, calibrate, convert to integers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""SpeechModel: what a sound says, written down by an encoder and a decoder."""
+"""SpeechModel: transcription with an encoder and a decoder."""
 
 from __future__ import annotations
 

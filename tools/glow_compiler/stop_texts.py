@@ -1,4 +1,4 @@
-"""Stop texts in a text that grows: each character is looked at once for each of them that it may go on."""
+"""Search for stop texts in a growing text, each character once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""torch.compile(module, backend="glow"): graphs that TorchDynamo takes out of Python, compiled for the CPU.
+"""torch.compile(module, backend="glow"): graphs of TorchDynamo, compiled for the CPU.
 
 AOTAutograd makes ATen graphs of them, those of gradients as well; each is cut around what is not known here,
 which runs in PyTorch. In inference parameters are constants of the program, which is made again when they

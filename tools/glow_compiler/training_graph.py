@@ -1,4 +1,4 @@
-"""TrainingGraph: a model's module, made into a training module and the inference module beside it."""
+"""TrainingGraph: a training module and an inference module from a model."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""quantize_weights: models with their products' weights in few bits, which data may make better ones."""
+"""quantize_weights: weight-only quantisation, optionally with data."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""glow-bench: our time, load time, memory and error beside the installed peers, in one run."""
+"""glow-bench: time, load time, memory and error of models, compared with other engines."""
 
 from __future__ import annotations
 

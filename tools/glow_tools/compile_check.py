@@ -1,4 +1,4 @@
-"""glow-compile --check: the bundle, run where it is for, beside the interpreter or onnxruntime."""
+"""glow-compile --check: run the result on its target and compare with the interpreter or onnxruntime."""
 
 from __future__ import annotations
 

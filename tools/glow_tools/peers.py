@@ -1,4 +1,4 @@
-"""The engines that glow-bench compares, behind one interface: load a model, run it on a feed."""
+"""The engines that glow-bench compares, with a common interface: load a model, run it."""
 
 from __future__ import annotations
 

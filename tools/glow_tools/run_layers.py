@@ -1,4 +1,4 @@
-"""glow-run --compare: outputs, or every layer, beside those of another run."""
+"""glow-run --compare: compare outputs, or every layer, with another run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""glow-serve: serve models over HTTP and gRPC, by the Open Inference Protocol."""
+"""glow-serve: serve models over HTTP and gRPC with the Open Inference Protocol."""
 
 from __future__ import annotations
 

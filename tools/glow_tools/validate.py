@@ -1,4 +1,4 @@
-"""glow-opt --validate: what a program computes stays what it was before the first pass."""
+"""glow-opt --validate: check that each pass keeps the results of the program."""
 
 from __future__ import annotations
 

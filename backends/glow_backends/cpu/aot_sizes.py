@@ -1,4 +1,4 @@
-"""Open sizes ahead of time: code that works out what a program reads, from the sizes of a call.
+"""Dynamic sizes in ahead-of-time compilation: code that computes a program's values from the sizes of a call.
 
 In this process `open_sizes` does so in Python. Here it becomes LLVM IR: extents are arithmetic, and what
 functions of Python give for sizes is looked up in tables over all sizes that the program is for. Buffers

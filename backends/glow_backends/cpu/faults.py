@@ -1,4 +1,4 @@
-"""Indices out of range that kernels meet: where they report them, and the error that follows.
+"""Out-of-range indices in kernels: reporting and the resulting error.
 
 Each call that checks its indices has a pair of i64 in the program's table of faults: the size of the axis,
 which is not 0 where an index lies outside, and the index. Several workers may report at a time; a pair is

@@ -1,4 +1,4 @@
-"""The passes of the CPU backend, in order, each with what it is for."""
+"""The passes of the CPU backend, in order, with their purpose."""
 
 from __future__ import annotations
 

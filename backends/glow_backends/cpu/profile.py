@@ -1,4 +1,4 @@
-"""Where a program's time goes: the same program with the processor's clock read behind every kernel."""
+"""Profiling: the same program with a clock read after every kernel."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A process beside this one that compiles too: LLVM serves one thread of a process at a time.
+"""A second compiling process, because LLVM serves one thread of a process at a time.
 
 It is started when there is enough to do for it, imports llvmlite and little else, and takes (text, target,
 whether it is a kernel) to the bytes of an object, which are those that this process would make. Where it

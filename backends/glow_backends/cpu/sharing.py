@@ -13,7 +13,8 @@ from glow_dialects.core.types import bytes_of
 from glow_dialects.instr.memory import WeightOp, origin
 
 _LEAST_GAIN = 0.25
-"""A fraction of the whole: data that one worker wrote is far from the next worker's cache."""
+"""The smallest gain, as a fraction of the time, for which threads are used. They have a cost that is not
+estimated: data that one worker wrote is not in the cache of the next one."""
 
 
 def worth_sharing(selection: Selection, target: CpuTarget) -> bool:

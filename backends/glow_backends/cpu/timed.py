@@ -1,4 +1,4 @@
-"""A program that tells when each of its steps was done: the processor's clock is read around every kernel."""
+"""A program that reports when each of its steps ended: a clock is read around every kernel."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Constants of programs: each lies in the block of the program that packed it, later programs refer to it.
+"""Packed constants of programs: stored in the block of the first program, and shared by later ones.
 
 A model compiled for another shape has the same weights in the same order, mostly. They are found by their
 content, so that nothing is packed, or held in memory, twice.

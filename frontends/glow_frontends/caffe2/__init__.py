@@ -1,4 +1,4 @@
-"""Caffe2 nets in: an init net that fills the weights, and a predict net."""
+"""Caffe2 importer: an init net with the weights, and a predict net."""
 
 from __future__ import annotations
 

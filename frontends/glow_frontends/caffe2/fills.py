@@ -20,7 +20,7 @@ MAX_ELEMENTS = 1 << 34
 def _shape(n: Node) -> tuple[int, ...]:
     shape = n.integers("shape")
     if any(d < 0 for d in shape) or prod(shape) > MAX_ELEMENTS:
-        raise RuleError(f"shape {list(shape)} is no shape")
+        raise RuleError(f"shape {list(shape)} is not a shape")
     return shape
 
 

@@ -1,4 +1,4 @@
-"""Graphs in the making: what all frontends build with, whatever a program was written in."""
+"""The graph builder that all importers share."""
 
 from glow_frontends.graph.cast import cast_to
 from glow_frontends.graph.emitter import Emitter

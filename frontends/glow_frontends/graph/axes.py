@@ -1,4 +1,4 @@
-"""Axes and shapes that rules are given, checked."""
+"""Checks of axes and shapes that rules receive."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lengths that only the run tells: their bounds, and tensors of such a length."""
+"""Data-dependent lengths: their upper bounds, and tensors with such a length."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Emitter: operators on import-time values, folded at once where every operand is known."""
+"""Emitter: inserts operators on import-time values, and folds them if every operand is known."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Loops that stay loops: state, and values of each turn written into memory of a known size.
+"""Loops that are not unrolled: state, and values of each iteration written into memory of a known size.
 
 What the turns stack is written row by row. A turn makes a new tensor of what it writes into, so that long
 loops write into a small block, and after some turns the block into the whole: the work grows with the
@@ -89,7 +89,7 @@ def body_of(
 
 @dataclass
 class Loop:
-    """At most `limit` turns (None: no limit), the first where `going` says so."""
+    """At most `limit` iterations (None: no limit); the first one runs only if `going` is true."""
 
     g: Emitter
     n: Looping

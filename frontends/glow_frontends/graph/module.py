@@ -1,4 +1,4 @@
-"""Making: one function of a module in the making, its ports, constants and sizes; operators at its end."""
+"""Making: a function of a module under construction, with its ports, constants and sizes."""
 
 from __future__ import annotations
 

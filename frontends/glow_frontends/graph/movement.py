@@ -1,4 +1,4 @@
-"""Tensors moved without arithmetic: joined, cut, repeated, taken by index."""
+"""Data movement: concatenation, slices, repetition, indexing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tensors resampled along axes: by sizes and ratios that may be open."""
+"""Resampling along axes, with sizes and ratios that may be dynamic."""
 
 from __future__ import annotations
 
@@ -182,7 +182,7 @@ def _sampled(g: Emitter, x: Value, axis: int, size: int, scale: Ratio, options: 
 
 
 def ratio_of(size: int, before: int) -> Ratio:
-    """A number, or what only the run divides: open sizes of which neither is a multiple of the other."""
+    """A known number, or a ratio of dynamic sizes that is computed at run time."""
     if before == 0:
         return 1.0
     if not is_open((size, before)):

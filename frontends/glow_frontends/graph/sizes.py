@@ -1,4 +1,4 @@
-"""Arithmetic on sizes of tensors that only the run tells: followed while importing, like known arrays."""
+"""Arithmetic on dynamic sizes during import, as on known arrays."""
 
 from __future__ import annotations
 

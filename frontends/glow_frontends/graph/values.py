@@ -1,4 +1,4 @@
-"""Tensors during import: a known array, or a value of the graph, perhaps of a length that the run tells."""
+"""Tensors during import: a known array, or a value of the graph, possibly with a data-dependent length."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Language models in: what decoders are made of, their files, and the graphs of their programs."""
+"""Language model importers: decoder descriptions, file formats, and program graphs."""
 
 from glow_frontends.language.decoder import Decoder, LanguageFiles
 from glow_frontends.language.graph import Form, decoder_graph

@@ -1,4 +1,4 @@
-"""Blocks: a matrix, or several, of codes of few bits with a scale for each run of its columns."""
+"""Blocks: low-bit codes of one or more matrices, with one scale per block of columns."""
 
 from __future__ import annotations
 

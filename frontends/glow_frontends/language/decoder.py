@@ -1,4 +1,4 @@
-"""Decoder: everything in which the architectures of language models differ, and the weights of one.
+"""Decoder: all parameters in which language model architectures differ, and a model's weights.
 
 Weights have names of ours: `embed`, `positions`, `norm`, `head`, and for layer i `i.attention_norm`, `i.q`,
 `i.k`, `i.v`, `i.o`, `i.q_norm`, `i.k_norm`, `i.after_attention`, `i.mlp_norm`, `i.gate`, `i.up`, `i.down`,
@@ -70,7 +70,7 @@ class Decoder:
     slope: float = 1.0
     #: Gates are at most this, what they open is within it on both sides; 0: no limit.
     limit: float = 0.0
-    #: Added to what gates open.
+    #: Added to the values that the gates multiply.
     lift: float = 0.0
     #: Zero mean and unit variance instead of unit root mean square.
     centred: bool = False

@@ -1,4 +1,4 @@
-"""The graph of a decoder for some tokens at a time, over caches that stay from call to call."""
+"""The graph of a decoder for several tokens at a time, with caches kept between calls."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Folders as Hugging Face has them: config.json, safetensors, tokenizer.json."""
+"""Hugging Face folders: config.json, safetensors, tokenizer.json."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""config.json: what it says of a decoder, by architecture."""
+"""config.json: the decoder's parameters, by architecture."""
 
 from __future__ import annotations
 
@@ -55,9 +55,7 @@ def decoder_of(c: Config) -> Decoder:
     change = _CHANGES.get(c.kind)
     for name in _OTHER:
         if c.get(name):
-            raise UnsupportedError(
-                f"{c.label(name)} is set, which makes another model of it; it is not known"
-            )
+            raise UnsupportedError(f"{c.label(name)} is set, which changes the model and is not supported")
     made = replace(made, clip=c.number("clip_qkv", 0.0))
     return made if change is None else change(c, made)
 
@@ -70,7 +68,7 @@ def activation_of(c: Config, *names: str) -> str:
     """Our name of an activation, by the first setting there is of some names."""
     kind = c.need(*names)
     if kind not in _ACTIVATIONS:
-        raise UnsupportedError(f"{c.file}: the activation '{kind}' is not known")
+        raise UnsupportedError(f"{c.file}: the activation '{kind}' is not supported")
     return _ACTIVATIONS[kind]
 
 
@@ -236,7 +234,7 @@ def _scaled(c: Config, plain: Rope, scaling: Mapping[str, Any]) -> Rope:
         return _yarn(c, plain, scaling)
     if kind in ("longrope", "su"):
         return _long(c, plain, scaling)
-    raise UnsupportedError(f"{c.file}: rotary positions scaled by '{kind}' are not known")
+    raise UnsupportedError(f"{c.file}: rotary positions scaled by '{kind}' are not supported")
 
 
 def _ministral3(c: Config, d: Decoder) -> Decoder:
@@ -306,7 +304,9 @@ def _gpt_neox(c: Config, d: Decoder) -> Decoder:
 
 def _falcon(c: Config, d: Decoder) -> Decoder:
     if c.get("alibi"):
-        raise UnsupportedError(f"{c.label('alibi')} is set; attention with linear biases is not known")
+        raise UnsupportedError(
+            f"{c.label('alibi')} is set; attention with linear biases (ALiBi) is not supported"
+        )
     new = bool(c.get("new_decoder_architecture", False))
     shared = d.shared if new else 1 if c.get("multi_query", True) else d.heads
     parallel = new or bool(c.get("parallel_attn", True))

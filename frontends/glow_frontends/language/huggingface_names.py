@@ -1,4 +1,4 @@
-"""What folders as Hugging Face has them call the weights of each architecture (`model_type`)."""
+"""Names of the weights in Hugging Face folders, by architecture (`model_type`)."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from glow_dialects.core.types import Array
 from glow_frontends.language.decoder import Decoder
 
 JOINED, TURNS, GROUPS, LATENT = "joined", "turns", "groups", "latent"
-"""How the rows of several weights lie in one: weight by weight; a row of each in turn; for each head of keys
-those of its queries, its keys, its values; for each head those that make keys of latents, then values."""
+"""Order of the rows of several weights stored as one matrix: one weight after the other; rows alternating;
+per key head the rows of queries, keys and values; per head the rows that make keys and values of latents."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Folders of models for texts and images or sounds: the part that continues texts, as a folder of its own."""
+"""Folders of multimodal models: the text part as a folder of its own."""
 
 from __future__ import annotations
 

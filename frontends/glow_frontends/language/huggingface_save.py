@@ -1,4 +1,4 @@
-"""Models with weights of few bits as folders, in the layout of GPTQ, which many programs read."""
+"""Saving quantised models as folders in GPTQ's layout."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Weights of few bits in folders, as other tools pack them: the same codes, row by row, as blocks."""
+"""Packed low-bit weights of other tools: the same codes, row by row, as blocks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Codes of few bits in words of 32, in the orders in which tools lay them out, along the last axis.
+"""Low-bit codes packed in 32-bit words, in the orders of the different tools.
 
 Each function takes words i32 [..., words], and gives codes u8 [..., as many as the words hold].
 """

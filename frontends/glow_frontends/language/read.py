@@ -1,4 +1,4 @@
-"""Language models by path: folders of Hugging Face's, GGUF files."""
+"""Language models by path: Hugging Face folders, GGUF files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rotary positions, and the ways in which they are stretched for longer texts."""
+"""Rotary positions, and their scaling for longer texts."""
 
 from __future__ import annotations
 

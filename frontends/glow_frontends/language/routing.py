@@ -1,4 +1,4 @@
-"""Routers: how tokens choose a few of a layer's experts, and what they make of their results."""
+"""Routers: how tokens select experts, and how the experts' results are combined."""
 
 from __future__ import annotations
 

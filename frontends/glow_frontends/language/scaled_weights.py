@@ -1,4 +1,4 @@
-"""Weights in folders that are stored one by one, scales beside: floats and ints of 8 bits, NF4 and FP4."""
+"""Unpacked weights with separate scales: 8-bit floats and ints, NF4 and FP4."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Settings: what a model's file says of its architecture, checked as it is read."""
+"""Settings: the architecture parameters in a model's file, checked when read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Folders of Whisper models: an encoder of sounds, a decoder, and the tokens that say what to write."""
+"""Whisper folders: the audio encoder, the decoder, and control tokens."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ONNX models in and out."""
+"""ONNX import and export."""
 
 from __future__ import annotations
 

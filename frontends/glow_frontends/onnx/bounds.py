@@ -1,4 +1,4 @@
-"""Tensors whose length only the run tells, under an upper bound: compiled at the bound, cut where they leave.
+"""Tensors of data-dependent length: computed at an upper bound, cut to their length at outputs.
 
 What selects by data (NonZero, Compress, NonMaxSuppression, TopK of a computed k) gives a tensor of the
 greatest possible length and the count of places that hold results. Operators that treat places one

@@ -1,4 +1,4 @@
-"""Buffers in files of PyTorch's script exporter, which keeps them beside parameters and tells neither.
+"""Recognising buffers in files of PyTorch's script exporter, which does not mark them.
 
 Names, contents and places decide where they can. A module's parameters stand before its buffers in the file,
 so that one that is known tells of others.

@@ -1,4 +1,4 @@
-"""What a caller of an ONNX model must know: inputs, outputs, and which inputs decide shapes."""
+"""What callers of an ONNX model need: inputs, outputs, and the inputs that shapes depend on."""
 
 from __future__ import annotations
 

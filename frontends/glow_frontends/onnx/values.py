@@ -1,4 +1,4 @@
-"""What a name of an ONNX graph may stand for beside a tensor: sequences, maps, optionals, strings."""
+"""ONNX values that are not tensors: sequences, maps, optionals, strings."""
 
 from __future__ import annotations
 

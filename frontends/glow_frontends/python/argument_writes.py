@@ -1,4 +1,4 @@
-"""Which parameters of a function it changes in place, by its text: the caller's objects change with them."""
+"""The parameters that a function changes in place, found in its source."""
 
 from __future__ import annotations
 

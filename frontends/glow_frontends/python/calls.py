@@ -1,4 +1,4 @@
-"""Calls: Python functions, built-ins, `math`, NumPy, operator cards, methods of arrays, gradients."""
+"""Calls: Python functions, built-ins, `math`, NumPy, graph operators, array methods, gradients."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Comparisons: of what is known when compiling now, of the rest by the program."""
+"""Comparisons, decided at compile time where the values are known."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The methods of dicts: of those that are written out, and of those that only types tell."""
+"""Methods of dicts, for literal dicts and for dicts known by type."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Arrays picked by masks, `x[x > 0]`: how many elements they have is not known, what is computed of them is.
+"""Arrays selected by masks, `x[x > 0]`: their length is unknown, but reductions of them are computed.
 
 Such a value is the whole array beside its mask. Arithmetic is done on all elements; sums and their like leave
 out the others. Elements that are not picked count as 1 meanwhile, so that no gradient flows from them.

@@ -1,4 +1,4 @@
-"""NumPy's functions that take or give lists of arrays: parts, grids, blocks, places; and shapes of arrays."""
+"""NumPy functions on lists of arrays: splits, grids, blocks, index arrays; shapes of arrays."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which names of a function may share memory, and which changes in place others see, by its text."""
+"""Which names of a function may share memory, and who sees in-place changes, from its source."""
 
 from __future__ import annotations
 

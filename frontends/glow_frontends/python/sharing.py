@@ -1,4 +1,4 @@
-"""Changes in place, of which other names see something in Python.
+"""In-place changes that other names would see in Python.
 
 Values of a program do not change: `y[0] = 5` is a new value for the name `y`. Python changes the array, and
 with it what others see of it: views (`r = y[i]`, `for r in y`), second names, tuples and lists that hold it.

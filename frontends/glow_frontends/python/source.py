@@ -1,4 +1,4 @@
-"""The syntax tree of a Python function object, with the file and lines it stands on.
+"""The syntax tree of a Python function, with its file and lines.
 
 A function is looked up by its code object: the line that it begins on and, of lambdas that begin on
 one line, the places of its instructions. The text is compiled and compared with the function, so that

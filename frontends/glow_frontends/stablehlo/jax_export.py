@@ -1,4 +1,4 @@
-"""A jax.export.Exported as StableHLO text in generic form, with what the text alone does not say.
+"""A jax.export.Exported as StableHLO text in generic form, with information that the text lacks.
 
 JAX's bindings of MLIR print it; what xDSL's parser has no syntax for is put into attributes before:
 locations, and the names and symbolic shapes of arguments. Large constants go beside the text.

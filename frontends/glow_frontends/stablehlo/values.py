@@ -1,4 +1,4 @@
-"""Values that repeat themselves: broadcasts are kept apart from what they repeat for as long as possible."""
+"""Broadcast values, kept unexpanded as long as possible."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The functions of arrays that are named as in NumPy, made of operators once shapes are known.
+"""Array functions with NumPy's names, built from operators when shapes are known.
 
 Each builder takes the `Unit` it builds with, the arrays, and the options that `signatures` lists.
 VerifyException says what does not fit. Their gradients are those of the operators.

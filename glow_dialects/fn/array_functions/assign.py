@@ -1,4 +1,4 @@
-"""Arrays with other elements: `a[key] = v` as a new value, and arrays of indices as subscripts."""
+"""Assignment to elements, `a[key] = v`, as a new value; index arrays as subscripts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`x[key]` as operators: slices, numbers and new axes, and subscripts that only the run tells."""
+"""`x[key]` as operators: slices, numbers, new axes, and subscripts known at run time."""
 
 from __future__ import annotations
 

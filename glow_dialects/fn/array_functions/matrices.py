@@ -1,4 +1,4 @@
-"""Functions of matrices named as in NumPy: diagonals, products, joins; see `arrays`."""
+"""Matrix functions with NumPy's names: diagonals, products, einsum; see `arrays`."""
 
 from __future__ import annotations
 

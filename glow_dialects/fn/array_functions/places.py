@@ -1,4 +1,4 @@
-"""Functions named as in NumPy of known places: parts, turned axes, elements put in or out; see `arrays`."""
+"""Functions with NumPy's names on fixed indices: splits, rotations, insertions, deletions; see `arrays`."""
 
 from __future__ import annotations
 

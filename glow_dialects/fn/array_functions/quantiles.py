@@ -1,4 +1,4 @@
-"""Functions named as in NumPy of elements in order, and of those that are no NaN; see `arrays`."""
+"""Order statistics with NumPy's names, also without NaN; see `arrays`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Functions named as in NumPy that make arrays of numbers, how many of which sizes may tell; see `arrays`."""
+"""Functions with NumPy's names that create arrays of numbers, possibly of dynamic size; see `arrays`."""
 
 from __future__ import annotations
 

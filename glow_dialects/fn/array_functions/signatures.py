@@ -1,4 +1,4 @@
-"""Functions of arrays named as in NumPy, `np:NAME` primitives, whose shapes their arguments' types tell."""
+"""Functions of arrays, named as in NumPy: `np:NAME` primitives, whose shapes follow from argument types."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The primitives: one card each, in families."""
+"""The primitives: one class each, in families."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Primitives: lists, arrays and records with another item, as new values."""
+"""Primitives: lists, arrays and records with one item replaced, as new values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Primitives: what Python changes in place, as new values."""
+"""Primitives: Python's in-place changes, as new values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Python's numbers that are stored in arrays of ints: what the element type does not hold is an error."""
+"""Primitives: Python ints stored in int arrays, with an error if the element type is too small."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Primitives: items and rows by an index that the run tells, and their cotangents."""
+"""Primitives: items and rows by an index known at run time, and their cotangents."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Primitives of `glow.vmap`: any primitive for all rows that are mapped over, and the way in and out.
+"""Primitives of `glow.vmap`: any primitive on all mapped rows, entering and leaving the map.
 
 What is mapped over has a type of its own (`domain.MappedType`): primitives see a row of it, and their
 operators are done for all rows at once (`glow_dialects.core.mapped`). A map is a function as any other then,

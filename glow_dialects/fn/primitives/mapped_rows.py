@@ -1,4 +1,4 @@
-"""Primitives of a `glow.vmap` that goes row by row, for `by_rows` of the Python frontend.
+"""Primitives of a `glow.vmap` that runs row by row, for `by_rows` of the Python frontend.
 
 Axes are texts here, operands of the primitives: `(0, None)` says which axis of each argument is mapped over.
 """

@@ -1,4 +1,4 @@
-"""Primitives: mathematical functions. Those that a graph operator is are made of its card."""
+"""Primitives: mathematical functions, made from the graph operators where those exist."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Primitives: functions of Python's numbers, `py:sqrt`: what Python raises is raised, arrays are refused."""
+"""Primitives: functions of Python numbers, `py:sqrt`; they raise what Python raises and refuse arrays."""
 
 from __future__ import annotations
 

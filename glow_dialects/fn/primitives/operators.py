@@ -1,4 +1,4 @@
-"""Primitives that are operators of the graph: their derivatives are those of the operators."""
+"""Primitives that are graph operators, with the derivatives of the operators."""
 
 from __future__ import annotations
 

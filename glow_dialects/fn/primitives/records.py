@@ -1,4 +1,4 @@
-"""Primitives: tuples with names, which stand for dicts and objects; walks over tuples and dicts."""
+"""Primitives: tuples with names, for dicts and objects; iteration over tuples and dicts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Primitives on numbers that work on arrays element by element too."""
+"""Primitives on numbers that also work on arrays, element by element."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Training functions: gradients, updates, what is kept and what is computed again."""
+"""Training functions: gradients, updates, rematerialisation."""

@@ -1,4 +1,4 @@
-"""glow-differentiate: a training function beside the inference function of the same module."""
+"""glow-differentiate: add a training function to the module of an inference function."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Loops of a known number of turns, several turns at a time.
+"""Grouping the iterations of a loop of known length into chunks.
 
 A loop whose body is straight, `f(i, x..) = .. f(i + 1, y..) if i + 1 < n else exit(..)`, becomes for `count`
 turns `f.turns_count`: all turns one after another, or, where these are many operations, a loop of chunks of

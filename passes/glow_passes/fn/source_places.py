@@ -1,4 +1,4 @@
-"""Where an error of types stands in the Python text: `file:line: what` with the line under it."""
+"""Source locations of type errors: `file:line: what`, with the line below."""
 
 from __future__ import annotations
 

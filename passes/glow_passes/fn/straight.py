@@ -1,4 +1,4 @@
-"""A function without run-time branches as one graph, like that of a network: sizes may be open in it.
+"""A function without run-time branches as one graph, possibly with dynamic sizes.
 
 What a run must not go past in silence (a subscript outside its axis, an int that needs more than 64 bits) the
 graph counts, in outputs whose names say what is wrong where the count is not 0.

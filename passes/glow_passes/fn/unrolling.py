@@ -1,4 +1,4 @@
-"""Loops of tensors whose number of turns the types tell: an instance a turn, one graph of all."""
+"""Unrolling of array loops whose number of iterations is known from types, into one graph."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""keep_states: inputs and outputs that are values of call after call become states, changed in place."""
+"""keep_states: inputs and outputs that pass a value between calls become states, changed in place."""
 
 from __future__ import annotations
 

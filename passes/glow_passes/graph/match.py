@@ -1,4 +1,4 @@
-"""Questions that patterns ask about operands: which one is constant, what is the scalar beside x."""
+"""Queries about operands for patterns: which one is constant, which scalar is combined with x."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Operators that hand on their input."""
+"""Removal of operators that return their input."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Passes on instructions: copies, shared buffers, lives, places in the arena."""
+"""Passes on instructions: copies, buffer sharing, lifetimes, memory planning."""

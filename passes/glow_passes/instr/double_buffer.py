@@ -1,4 +1,4 @@
-"""Loops that load for the next turn while they work on this one, with two buffers for each load."""
+"""Double buffering: loops load data for the next iteration while they compute the current one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""glow-one-memory: buffers of all memories lie in the main one."""
+"""glow-one-memory: move the buffers of all memories to the main memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""glow-share-buffers: write a result over an operand that dies, where in-place is declared."""
+"""glow-share-buffers: write a result over an operand that is no longer needed, where this is allowed."""
 
 from __future__ import annotations
 

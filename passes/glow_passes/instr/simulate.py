@@ -1,4 +1,4 @@
-"""Cycles of an instruction function on a device: one issuer in order, units with queues beside each other."""
+"""Cycle counts of an instruction function on a device: in-order issue, parallel units with queues."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""glow-unroll: the turns of loops one after another."""
+"""glow-unroll: unroll loops."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""glow-decompose: nodes become the smaller nodes that their cards give."""
+"""glow-decompose: replace nodes by their decompositions."""
 
 from __future__ import annotations
 

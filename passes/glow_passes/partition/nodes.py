@@ -1,4 +1,4 @@
-"""The nodes of a function as the partitioner sees them: what each keeps in memory, computes and hands on."""
+"""The nodes of a function for the partitioner: memory, work and transfers of each."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Quantisation: profiles, calibration, and the passes that turn graphs to integers."""
+"""Quantisation: profiles, calibration, and passes."""

@@ -1,4 +1,4 @@
-"""Chains of element-wise operators on one value, which 8-bit integers turn into one table."""
+"""Chains of element-wise operators on one 8-bit value, which become one lookup table."""
 
 from __future__ import annotations
 

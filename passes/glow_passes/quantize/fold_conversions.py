@@ -1,4 +1,4 @@
-"""glow-fold-conversions: conversions between real numbers and integers meet and vanish.
+"""glow-fold-conversions: remove conversions between real numbers and integers.
 
 What remains is islands of integer computation, with conversions at their borders only (Glow paper,
 section 4.3).

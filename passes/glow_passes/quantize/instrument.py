@@ -1,4 +1,4 @@
-"""glow-instrument: every float value that is computed is saved, to be looked at after a run."""
+"""glow-instrument: save every float value, for inspection after a run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""glow-quantize-weights: products by weights of few bits, with a scale for each group of inputs.
+"""glow-quantize-weights: weight-only quantisation, with one scale per group of inputs.
 
     matmul(x, w)  ->  matmul(round_blocks(x), transpose(dequantize_blocks(codes, scales)))
 

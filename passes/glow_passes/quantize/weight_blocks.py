@@ -1,4 +1,4 @@
-"""Weights of few bits: matrices as codes with a scale for each block, of the ranges with the least error."""
+"""Low-bit weights: codes with one scale per block, with the range of the least error."""
 
 from __future__ import annotations
 

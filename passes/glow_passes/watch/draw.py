@@ -1,4 +1,4 @@
-"""glow-draw: a picture of the graph where the pass stands."""
+"""glow-draw: draw the graph at this point of the pipeline."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""glow-print-ir: print the program where the pass stands."""
+"""glow-print-ir: print the program at this point of the pipeline."""
 
 from __future__ import annotations
 

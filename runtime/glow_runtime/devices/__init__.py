@@ -1,1 +1,1 @@
-"""Devices: what programs run on, each behind a manager of its kind."""
+"""Devices, each behind a manager of its kind."""

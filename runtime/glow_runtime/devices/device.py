@@ -1,4 +1,4 @@
-"""Device: what a place for programs is and can do, as the user says it."""
+"""Device: the description of something that runs programs."""
 
 from __future__ import annotations
 

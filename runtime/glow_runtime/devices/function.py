@@ -1,4 +1,4 @@
-"""DeviceFunction: what a device loads, in this process or in another."""
+"""DeviceFunction: a function that a device loads, in this process or another."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Kinds of devices: ours, and those of installed packages."""
+"""Kinds of devices: built-in ones, and those of installed packages."""
 
 from __future__ import annotations
 

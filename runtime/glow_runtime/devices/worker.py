@@ -1,4 +1,4 @@
-"""What a `process` device runs: it loads functions and runs them as it is told, until its host is gone."""
+"""The worker process of a `process` device: loads and runs functions until its host is gone."""
 
 from __future__ import annotations
 

@@ -33,9 +33,7 @@ class Loader:
         """Put copies of a network on devices, the first on those that it was planned for; all or none."""
         wanted = self._count(replicas, len(network.parts))
         if wanted > 1 and any(_has_state(p.function) for p in network.parts):
-            raise NetworkError(
-                f"network '{network.name}' has states, of which replicas would each have their own"
-            )
+            raise NetworkError(f"network '{network.name}' has states, and each replica would have its own")
         made: list[Replica] = []
         loaded: list[tuple[DeviceManager, str]] = []
         try:

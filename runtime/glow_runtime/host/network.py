@@ -1,4 +1,4 @@
-"""Network: what a host knows of a model that it serves: partitions, replicas, requests under way."""
+"""Network: a model that a host serves, with partitions, replicas and current requests."""
 
 from __future__ import annotations
 

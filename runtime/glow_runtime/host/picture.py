@@ -1,4 +1,4 @@
-"""Pictures of a host: what is on which device, as Graphviz text, and which partitions ran when, as SVG."""
+"""Pictures of a host: contents of the devices as Graphviz text, and partitions over time as SVG."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Provisioner: networks to devices. Each partition is compiled once; a failure leaves nothing behind."""
+"""Provisioner: loads networks onto devices. Each partition is compiled once; a failure is undone."""
 
 from __future__ import annotations
 

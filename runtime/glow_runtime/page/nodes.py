@@ -1,4 +1,4 @@
-"""The graph of a module at any level, as a page draws it: nodes, what they read, where they come from."""
+"""The graph of a module at any level, for the compilation page: nodes, operands, origins."""
 
 from __future__ import annotations
 

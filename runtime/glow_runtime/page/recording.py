@@ -1,4 +1,4 @@
-"""What a page tells of a compilation, recorded while it runs."""
+"""Recording of a compilation for its page."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Servers: the networks of a host over HTTP and gRPC, by the Open Inference Protocol."""
+"""Servers: the networks of a host over HTTP and gRPC, with the Open Inference Protocol."""

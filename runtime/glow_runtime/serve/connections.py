@@ -1,4 +1,4 @@
-"""Connections of HTTP with bounds: on what is before a request, on silence, on readers, on their number."""
+"""Limits of HTTP connections: header size, idle time, slow readers, number."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The gRPC server: the Open Inference Protocol, by threads that run requests themselves."""
+"""The gRPC server of the Open Inference Protocol; its threads run the requests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The HTTP server: the Open Inference Protocol with tensors as bytes, metrics, and a live page."""
+"""The HTTP server of the Open Inference Protocol, with binary tensors, metrics and a live page."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a server tells of itself: metrics for Prometheus, and the page that shows it live."""
+"""Server metrics for Prometheus and for the live page."""
 
 from __future__ import annotations
 

@@ -42,8 +42,8 @@ glow.func @main {
 
 // -----
 
-// expected-error@unknown {{glow_cpu.conv: tensor<1x2x4x4x8xf32> does not hold 20 channels}}
-// CHECK: glow_cpu.conv: tensor<1x2x4x4x8xf32> does not hold 20 channels
+// expected-error@unknown {{glow_cpu.conv: tensor<1x2x4x4x8xf32> does not have 20 channels}}
+// CHECK: glow_cpu.conv: tensor<1x2x4x4x8xf32> does not have 20 channels
 glow.placeholder @x : tensor<1x2x4x4x8xf32>
 glow.placeholder @w : tensor<24x20x1x1xf32>
 glow.func @main {

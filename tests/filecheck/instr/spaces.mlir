@@ -30,7 +30,7 @@ glow_instr.func @outside attributes {memories = {scratch = {size = 64 : i64}}} d
 
 // -----
 
-// expected-error@unknown {{glow_instr.weight: weights are in the main memory; copy to others}}
+// expected-error@unknown {{glow_instr.weight: weights are in the main memory; copy them to others}}
 // CHECK: weights are in the main memory
 glow.placeholder @x input : tensor<4xf32>
 glow_instr.func @weight attributes {memories = {scratch = {size = 64 : i64}}} declare {

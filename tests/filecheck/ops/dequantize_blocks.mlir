@@ -25,8 +25,8 @@ glow.func @main {
 
 // -----
 
-// expected-error@unknown {{glow.dequantize_blocks: tensor<3x3xf32> beside tensor<3x10xui8> in blocks of 16}}
-// CHECK: glow.dequantize_blocks: tensor<3x3xf32> beside tensor<3x10xui8> in blocks of 16
+// expected-error@unknown {{glow.dequantize_blocks: tensor<3x3xf32> with tensor<3x10xui8> in blocks of 16}}
+// CHECK: glow.dequantize_blocks: tensor<3x3xf32> with tensor<3x10xui8> in blocks of 16
 glow.placeholder @codes input : tensor<3x10xui8>
 glow.placeholder @scales input : tensor<3x3xf32>
 glow.func @main {

@@ -52,8 +52,8 @@ glow.func @main {
 
 // -----
 
-// expected-error@unknown {{glow.func: @inner stands inside @outer}}
-// ERROR: error: {{.*}}the program is not valid: glow.func: @inner stands inside @outer
+// expected-error@unknown {{glow.func: @inner is inside @outer}}
+// ERROR: error: {{.*}}the program is not valid: glow.func: @inner is inside @outer
 glow.func @outer {
   glow.func @inner {
   }

@@ -17,8 +17,8 @@ glow.func @scatter_nd {
 
 // -----
 
-// expected-error@unknown {{glow.scatter_nd: updates are tensor<4x2xf32>, indices need tensor<4x3xf32>}}
-// CHECK: glow.scatter_nd: updates are tensor<4x2xf32>, indices need tensor<4x3xf32>
+// expected-error@unknown {{glow.scatter_nd: updates are tensor<4x2xf32>, the indices need tensor<4x3xf32>}}
+// CHECK: glow.scatter_nd: updates are tensor<4x2xf32>, the indices need tensor<4x3xf32>
 glow.placeholder @d input : tensor<5x3xf32>
 glow.placeholder @i input : tensor<4x1xi64>
 glow.placeholder @u input : tensor<4x2xf32>

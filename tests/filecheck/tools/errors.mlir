@@ -103,20 +103,20 @@ glow.func @predicate_type {
 
 // -----
 
-// expected-error@unknown {{glow.splat: stands in the module itself, not in a function}}
-// CHECK: error: {{.*}}the program is not valid: glow.splat: stands in the module itself, not in a function
+// expected-error@unknown {{glow.splat: is in the module itself, not in a function}}
+// CHECK: error: {{.*}}the program is not valid: glow.splat: is in the module itself, not in a function
 %x = glow.splat {value = 1.0 : f64} : () -> tensor<2xf32>
 
 // -----
 
-// expected-error@unknown {{glow.get: stands in the module itself, not in a function}}
-// CHECK: error: {{.*}}the program is not valid: glow.get: stands in the module itself, not in a function
+// expected-error@unknown {{glow.get: is in the module itself, not in a function}}
+// CHECK: error: {{.*}}the program is not valid: glow.get: is in the module itself, not in a function
 glow.placeholder @x input : tensor<2xf32>
 %x = glow.get @x : tensor<2xf32>
 
 // -----
 
-// expected-error@unknown {{glow_instr.relu: stands in the module itself, not in a function}}
-// CHECK: error: {{.*}}the program is not valid: glow_instr.relu: stands in the module itself, not in a function
+// expected-error@unknown {{glow_instr.relu: is in the module itself, not in a function}}
+// CHECK: error: {{.*}}the program is not valid: glow_instr.relu: is in the module itself, not in a function
 %b = glow_instr.alloc : memref<2xf32>
 glow_instr.relu @out %b, @in %b : memref<2xf32>, memref<2xf32>

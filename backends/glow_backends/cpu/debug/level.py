@@ -1,4 +1,4 @@
-"""How much debuggers are told of a program."""
+"""Levels of debug information."""
 
 from __future__ import annotations
 

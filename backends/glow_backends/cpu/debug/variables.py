@@ -1,4 +1,4 @@
-"""Buffers of a program as variables of debuggers: tensors at places that the program's arguments tell."""
+"""Buffers of a program as debugger variables."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Register blocks for numbers of rows and columns that only the run tells."""
+"""Register blocks for dynamic numbers of rows and columns."""
 
 from __future__ import annotations
 

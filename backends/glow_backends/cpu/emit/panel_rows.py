@@ -1,4 +1,4 @@
-"""Rows by panels of columns: the work of products whose weights lie panel by panel.
+"""Rows times panels of columns, for products whose weights are packed in panels.
 
 Rows may choose among several matrices, one behind the other: those that follow each other and have the same
 expert are a run, which shares its tiles as the rows of a product with one matrix do.

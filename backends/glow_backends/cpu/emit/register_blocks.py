@@ -20,7 +20,7 @@ ALIKE = 1.02
 """Estimates that differ by no more are taken for equal."""
 
 _OVERLAP = 1.03
-"""Work that is done for the sake of code which more sizes share."""
+"""Redundant work that is accepted so that more sizes share the same code."""
 
 
 _BROADCASTS = 1.15

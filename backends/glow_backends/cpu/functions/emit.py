@@ -353,7 +353,7 @@ class Emitter:
     def _tail(
         self, op: CallOp, x: list[V], instance: Instance, frame: Frame
     ) -> tuple[Instance, list[Any]] | None:
-        """A call in tail position; what the function goes on with where that is one instance."""
+        """A call in tail position. Returns the called instance if there is only one."""
         several = len(self.sets.members(self.sets.resolve(x[0].type))) > 1
         allocations = self.support.allocations
         for target, arguments in self._branches(op, x, instance):

@@ -1,4 +1,4 @@
-"""How values of the functional level lie in registers and records."""
+"""Representation of function values in registers and records."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How Python's numbers and arrays get into native functions and out of them."""
+"""Passing Python numbers and arrays into native functions and back."""
 
 from __future__ import annotations
 

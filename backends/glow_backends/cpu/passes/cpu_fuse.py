@@ -148,7 +148,7 @@ def before_join(op: GraphOp, r: Rewriter) -> SSAValue | None:
 def _applied(
     op: GraphOp, numbers: Sequence[float | int | bool | None], value: SSAValue, r: Rewriter
 ) -> GraphOp:
-    """`op` on `value` in place of its operand that is no number."""
+    """A copy of `op` with `value` instead of its non-scalar operand."""
     ones = (1,) * len(shape_of(value))
     operands = [
         value if n is None else r.splat(float(n), tensor(ones, element_of(v)))

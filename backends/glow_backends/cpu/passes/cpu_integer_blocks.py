@@ -1,4 +1,4 @@
-"""glow-cpu-integer-blocks: rounded activations meet weights of few bits as integers."""
+"""glow-cpu-integer-blocks: rounded activations times low-bit weights as integer products."""
 
 from __future__ import annotations
 

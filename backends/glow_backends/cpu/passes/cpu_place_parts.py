@@ -1,4 +1,4 @@
-"""glow-cpu-place-parts: parts of a buffer are computed in it, or read from it, instead of being copied."""
+"""glow-cpu-place-parts: slices and concatenations become views of one buffer instead of copies."""
 
 from __future__ import annotations
 

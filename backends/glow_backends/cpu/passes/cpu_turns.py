@@ -1,4 +1,4 @@
-"""glow-cpu-turns: loops that count become functions of a turn, which native code runs for each."""
+"""glow-cpu-turns: outline the body of a counted loop as a function for native code."""
 
 from __future__ import annotations
 
@@ -276,7 +276,7 @@ class _Outline:
 
 
 def _is_constant(value: SSAValue) -> bool:
-    """Whether a function may have a value of its own: a constant, or what sizes alone tell."""
+    """Whether a function can compute a value itself: a constant, or a value that follows from sizes."""
     owner = value.owner
     if isinstance(owner, GetOp):
         return isinstance(owner.target(), ConstantOp)

@@ -1,4 +1,4 @@
-"""Patterns of constant weights of few bits: products keep them packed, others take them as floats."""
+"""Patterns for constant low-bit weights: products keep them packed, other operators read floats."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Loops as native code: a function of the module, run once for each turn."""
+"""Loops as native code: a function of the module, called for each iteration."""

@@ -1,4 +1,5 @@
-"""Products of all turns of a loop at once: those that need no state, and those that no state needs.
+"""Loop distribution: products independent of the loop state before the loop, others that it does not need
+after it.
 
     turn: y = tanh(x W + h U) V    ->    before: p = xs W    turn: z = tanh(p + h U)    behind: ys = zs V
 

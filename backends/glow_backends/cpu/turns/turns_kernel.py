@@ -1,4 +1,4 @@
-"""The code of a loop: it points the placeholders of a turn at its rows, and calls the turn's function."""
+"""The code of a loop: it sets the pointers of an iteration to its rows and calls the body."""
 
 from __future__ import annotations
 

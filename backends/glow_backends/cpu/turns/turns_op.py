@@ -1,4 +1,4 @@
-"""glow_cpu.turns: a function of the module for each turn of a loop, on rows of tensors."""
+"""glow_cpu.turns: a loop that calls a function of the module for each row of tensors."""
 
 from __future__ import annotations
 

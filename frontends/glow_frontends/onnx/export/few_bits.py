@@ -1,4 +1,4 @@
-"""Products by weights of few bits in ONNX: nodes MatMulNBits, which keep the codes."""
+"""Export of products with low-bit weights as MatMulNBits, with the same codes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""GraphPlan: how each node of a graph runs, decided once for the forms of the values that it meets.
+"""GraphPlan: how each node of a graph runs, decided once for the types and shapes of its inputs.
 
 A run goes from stage to stage. A stage is one program of all nodes that can be computed without contents
 that only the run tells. Nodes that ask for such contents either get them (small ones, as long as few differ:

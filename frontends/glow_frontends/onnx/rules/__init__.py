@@ -1,4 +1,4 @@
-"""Import rules: each ONNX operator in terms of cards, by domain, name and since-version."""
+"""Import rules: each ONNX operator in terms of our operators, by domain, name and since-version."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rules of activations that are more than their cards."""
+"""Rules of activations that need more than a name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The number of a loop's turns, where known values decide it, and the counters among its state."""
+"""The number of iterations of a loop, where it is known, and the counters in its state."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Counter:
         return np.asarray(self.first + np.array(self.step * turns).astype(self.first.dtype))
 
     def at(self, g: Emitter, number: Value) -> Value:
-        """The state in a turn."""
+        """The state in an iteration."""
         moved = g(MulOp, number, np.array(self.step, np.int64))
         wide = g(AddOp, moved, np.array(int(self.first.reshape(-1)[0]), np.int64))
         return g.reshape(cast_to(g, wide, self.first.dtype), self.first.shape)

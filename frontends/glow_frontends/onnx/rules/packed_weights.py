@@ -1,4 +1,4 @@
-"""Known weights of few bits stay packed behind DequantizeLinear: products read them as they are."""
+"""Constant low-bit weights stay packed after DequantizeLinear; products read them directly."""
 
 from __future__ import annotations
 

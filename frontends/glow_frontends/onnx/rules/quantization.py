@@ -249,7 +249,7 @@ def _signed_bytes(g: Emitter, w: np.ndarray, zero: Value | None) -> tuple[np.nda
 
 
 def _stored_bytes(g: Emitter, x: Value, zero: Value | None) -> tuple[Value, Value | None]:
-    """Bytes with their zero point in the type where it is one known number, else the zero point beside."""
+    """8-bit values with a zero point: in the type if it is one known number, otherwise as a second value."""
     dtype, point, rest = dtype_of_value(x), 0, zero
     if isinstance(zero, np.ndarray) and not zero.ndim:
         point, rest = int(zero), None

@@ -1,4 +1,4 @@
-"""Rules of scattering into place, running products, determinants."""
+"""Rules of scatters, running products and determinants."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rules of Resize and Upsample: target sizes from scales or sizes; the card does the rest."""
+"""Rules of Resize and Upsample: target sizes from scales or sizes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Slices of which only the run tells the bounds, in the bodies of loops: places under an upper bound."""
+"""Slices with bounds known at run time, in loop bodies: gathers under an upper bound."""
 
 from __future__ import annotations
 

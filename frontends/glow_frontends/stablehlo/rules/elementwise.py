@@ -1,4 +1,4 @@
-"""Element by element: what cards name, and functions for what is no operator of the graph by itself."""
+"""Element-wise operations: graph operators by name, and formulas for the others."""
 
 from __future__ import annotations
 

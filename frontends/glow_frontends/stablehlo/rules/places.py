@@ -1,4 +1,4 @@
-"""Index tuples of gathers and scatters: batches beside each other, windows as tuples of their own."""
+"""Index tuples of gathers and scatters: batches as additional indices, windows as separate tuples."""
 
 from __future__ import annotations
 

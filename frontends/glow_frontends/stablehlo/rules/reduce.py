@@ -1,4 +1,4 @@
-"""Reductions over axes, and the places of extremes."""
+"""Reductions over axes, and indices of extreme values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the small functions are that reductions, scatters and sorts are given: told by what they compute."""
+"""Recognition of the small functions inside reductions, scatters and sorts."""
 
 from __future__ import annotations
 

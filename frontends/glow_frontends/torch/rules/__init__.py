@@ -1,4 +1,4 @@
-"""Rules of ATen operators: each in terms of cards, by the operator's name, and its overload where need be.
+"""Rules of ATen operators, by name and, where needed, by overload.
 
 A rule takes the emitter, the node, and the operands in the order of the operator's schema: arrays and values
 of the graph for tensors, numbers and sizes as they are. It refuses by RuleError what it does not do, and

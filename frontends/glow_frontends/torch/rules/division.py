@@ -1,4 +1,4 @@
-"""Rules of quotients and remainders; whole numbers divided by 0 are an error of the run."""
+"""Rules of division and remainder; integer division by 0 is a run-time error."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rules of element-wise operators: PyTorch's promotion of types, then one card."""
+"""Rules of element-wise operators: PyTorch's type promotion, then one operator."""
 
 from __future__ import annotations
 

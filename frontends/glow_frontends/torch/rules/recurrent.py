@@ -1,4 +1,4 @@
-"""Rules of LSTM, GRU and RNN: PyTorch's weights in the order of the cards."""
+"""Rules of LSTM, GRU and RNN: PyTorch's weights in our order."""
 
 from __future__ import annotations
 

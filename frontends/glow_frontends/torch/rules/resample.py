@@ -1,4 +1,4 @@
-"""Rules of interpolation and of sampling at computed places."""
+"""Rules of interpolation and of sampling at computed positions."""
 
 from __future__ import annotations
 

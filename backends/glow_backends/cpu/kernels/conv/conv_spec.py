@@ -1,4 +1,4 @@
-"""Common parts of blocked convolutions: their spec, and which filter taps lie inside the image."""
+"""Common parts of blocked convolutions: their spec, and the filter taps inside the image."""
 
 from __future__ import annotations
 

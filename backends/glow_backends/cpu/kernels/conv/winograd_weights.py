@@ -1,4 +1,4 @@
-"""The gradient of a 3x3 filter by Winograd's F(3x3, 4x4): 36 products in place of 144 a tile.
+"""The gradient of a 3x3 filter by Winograd's F(3x3, 4x4): 36 instead of 144 products per tile.
 
 dw = A^T [sum over tiles (G dy G^T) (B^T x B)] A: tiles of dy (4x4) and of x (6x6) are transformed into
 D[xi][output block][tile] and V[xi][input block][tile], multiplied over the tiles for each of the 36

@@ -1,4 +1,4 @@
-"""Elements of several tensors in turn: concatenation along an innermost axis of size one."""
+"""Interleaving of several tensors: concatenation along an innermost axis of size one."""
 
 from __future__ import annotations
 

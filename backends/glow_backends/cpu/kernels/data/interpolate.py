@@ -1,4 +1,4 @@
-"""Linear interpolation onto another grid: each result is one sum of weighted elements around its place."""
+"""Linear interpolation onto another grid: each result is a weighted sum of neighbouring elements."""
 
 from __future__ import annotations
 
@@ -179,7 +179,7 @@ class _Interpolation:
         return self.k.add(self.k.add(line, part), place)
 
     def _sampled(self, lines: Sequence[Line], axis: int, place: Index, step: Index) -> list[Line]:
-        """The lines of a place on one axis more."""
+        """The lines that one position reads along one more axis."""
         k = self.k
         if not self.spec.axes[axis].taps:
             return [(k.add(at, k.mul(place, step)), weight) for at, weight in lines]

@@ -1,4 +1,4 @@
-"""Interpolation onto another grid: one axis after another, by tables of places and weights."""
+"""Interpolation onto another grid, one axis at a time, with tables of indices and weights."""
 
 from __future__ import annotations
 

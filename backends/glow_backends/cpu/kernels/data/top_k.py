@@ -1,4 +1,4 @@
-"""The k largest or smallest elements of lines, with their places.
+"""The k largest or smallest elements of rows, with their indices.
 
 Elements are compared as signed integers of the same order (a larger key comes first), in which NaN
 is above all numbers and both zeros are one. Few results: a list in order that takes in whatever

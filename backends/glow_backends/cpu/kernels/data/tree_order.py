@@ -1,4 +1,4 @@
-"""The order in which the nodes of decision trees lie in memory: those of one way down are near each other."""
+"""The memory order of decision-tree nodes: nodes on a common path are close together."""
 
 from __future__ import annotations
 

@@ -249,7 +249,7 @@ class _Trees:
         return self.k.gep(self.nodes, self.k.mul(place, self.spec.node), I8)
 
     def _branch(self, place: ir.Value, word: ir.Value, row: ir.Value) -> ir.Value:
-        """The place behind that of a node with its word, for the sample at `row`."""
+        """The index of the node that follows a node (given by its word), for the sample at `row`."""
         k, b, spec = self.k, self.k.b, self.spec
         split = k.load(self._node(place), 0, self.real)
         named = b.and_(word, ir.Constant(I64, (1 << spec.bits) - 1))

@@ -1,4 +1,4 @@
-"""Attention of few rows: each passes over keys and values where they lie, which packing would only copy."""
+"""Attention of few rows: reads keys and values in place, because packing would cost more."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What attention computes, where its operands lie, and by which code."""
+"""The spec of attention: what it computes, operand layouts, and the choice of code."""
 
 from __future__ import annotations
 

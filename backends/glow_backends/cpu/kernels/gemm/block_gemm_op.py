@@ -1,4 +1,4 @@
-"""`glow_cpu.block_gemm`: a product by constant weights of few bits, which stay packed in memory."""
+"""`glow_cpu.block_gemm`: products with constant low-bit weights, which stay packed in memory."""
 
 from __future__ import annotations
 

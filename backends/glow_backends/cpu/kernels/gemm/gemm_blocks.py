@@ -1,4 +1,4 @@
-"""Matrix products by constant weights of few bits, with a scale for each block of the reduction.
+"""Matrix products with constant low-bit weights, with one scale per block of the reduction.
 
 Weights stay packed in memory. A few rows of A take them in registers as they come, for which memory is
 read at the rate of its bits; more rows share a slice of the panel that is unpacked into scratch memory.
@@ -46,7 +46,7 @@ _FEW = 8
 _RUN = 6
 """Rows of one expert that share what is unpacked."""
 _SLICE = 1024
-"""Places of the reduction that are unpacked at once for many rows."""
+"""Elements along the reduction that are unpacked together for many rows."""
 _HALVES = 256.0
 """A float of 8 bits (e4m3) is so many times what its bits are as one of 16: exponents begin elsewhere."""
 _AHEAD = 4096
@@ -85,7 +85,7 @@ class BlockGemmSpec:
 
     @property
     def each(self) -> int:
-        """Places of the reduction that a stored word of a column holds: 32 bits, or one byte."""
+        """Elements along the reduction in one stored word (32 bits, or one byte) of a column."""
         return 1 if self.bits == 8 else 32 // self.bits
 
     def tile(self, target: CpuTarget) -> Block:

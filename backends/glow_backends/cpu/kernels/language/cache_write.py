@@ -1,4 +1,4 @@
-"""New rows of a cache: in place where the result is the cache, else behind a copy of it."""
+"""New rows of a cache: written in place if the result is the cache, otherwise after copying it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Attention over caches of keys and values: online softmax, block by block of places.
+"""Attention over key-value caches: online softmax, one block of positions at a time.
 
 A few rows (heads that share keys, of one or some tokens) pass over the places of their sequence together,
 so that a block of keys and values comes from memory once. How many places there are is known when it runs.

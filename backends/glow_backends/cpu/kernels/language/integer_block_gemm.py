@@ -1,4 +1,4 @@
-"""Products of 8-bit activations by weights of few bits: integers within a block, floats between blocks.
+"""Products of 8-bit activations and low-bit weights: integer sums per block, float between blocks.
 
 A panel of two vectors of columns lies in memory as it is read, for one row and for many, so that programs
 of all sizes share it. What a word of 32 bits of a column holds depends on the instructions there are:

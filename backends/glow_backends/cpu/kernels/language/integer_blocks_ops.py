@@ -1,4 +1,4 @@
-"""`glow_cpu.quantize_rows`, `glow_cpu.integer_block_gemm`: products of integers by weights of few bits."""
+"""`glow_cpu.quantize_rows`, `glow_cpu.integer_block_gemm`: integer products with low-bit weights."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rotary positions: pairs of features turned by the angles of their tokens' places."""
+"""Rotary positions: pairs of features rotated by the angle of their token's position."""
 
 from __future__ import annotations
 

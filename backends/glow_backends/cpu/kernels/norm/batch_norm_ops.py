@@ -1,4 +1,4 @@
-"""Batch normalisation of training on channel blocks, with what stands around it."""
+"""Training batch normalisation on channel blocks, with fused neighbours."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Random dropout: a mask from a counter-based generator (SplitMix64), as the card defines it."""
+"""Random dropout: a mask from a counter-based generator (SplitMix64), as the operator defines it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A program of element-wise steps as one vectorised loop, operands broadcast where they stand."""
+"""A sequence of element-wise steps as one vectorised loop, with broadcast operands."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The recurrent kernel's card: which instructions it computes, and what a call of it takes."""
+"""The recurrent kernel: which instructions it computes, and the operands of a call."""
 
 from __future__ import annotations
 

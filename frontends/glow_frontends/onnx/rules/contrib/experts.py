@@ -123,7 +123,7 @@ def _routes(g: Emitter, n: Node, scores: Value | None) -> tuple[Value, Value]:
     if n.flag("use_sparse_mixer"):
         raise RuleError("the sparse mixer")
     if shape(logits)[-1] != shape(n[2])[0]:
-        raise RuleError(f"{shape(logits)[-1]} scores a token for {shape(n[2])[0]} experts")
+        raise RuleError(f"{shape(logits)[-1]} scores per token for {shape(n[2])[0]} experts")
     best, chosen = g.many(TopKOp, logits, k=count, axis=1, largest=True, sorted=True)
     relative = n.flag("normalize_routing_weights")
     if scores is not None:

@@ -1,4 +1,4 @@
-"""Rules of weights of few bits in blocks, and of small operators that nothing standard expresses."""
+"""Rules of block-quantised low-bit weights, and of small com.microsoft operators."""
 
 from __future__ import annotations
 
