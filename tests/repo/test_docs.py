@@ -7,18 +7,18 @@ import importlib.util
 import linecache
 import os
 import re
-import shutil
+import shlex
 import subprocess
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import onnx
 import pytest
 
+from glow_tools.command_table import COMMANDS, INNER, module_of
+
 ROOT = Path(__file__).parents[2]
-LIGHT = Path(onnx.__file__).parent / "backend/test/data/light"
 #: A link of a document: the part before an anchor.
 LINK = re.compile(r"\]\((?!https?:|mailto:|#)([^)#\s]+)")
 BLOCK = re.compile(r"^```(\w+)[^\n]*\n(.*?)^```", re.MULTILINE | re.DOTALL)
@@ -50,9 +50,20 @@ def fences(document: str) -> list[Fence]:
     ]
 
 
-def prepare(folder: Path) -> None:
-    """The file that the documents' examples start from: light SqueezeNet as `model.onnx`."""
-    shutil.copy(LIGHT / "light_squeezenet.onnx", folder / "model.onnx")
+def installed(folder: Path) -> str:
+    """A PATH with the commands of this checkout, those that are not installed yet too."""
+    folder.mkdir()
+    for name in ("glow", *(f"glow-{name}" for name in COMMANDS)):
+        words = [
+            sys.executable,
+            "-m",
+            "glow_tools",
+            *([] if name == "glow" else [name.removeprefix("glow-")]),
+        ]
+        if not (Path(sys.executable).parent / name).exists():
+            (folder / name).write_text(f'#!/bin/sh\nexec {shlex.join(words)} "$@"\n')
+            (folder / name).chmod(0o755)
+    return os.pathsep.join([str(Path(sys.executable).parent), str(folder), os.environ["PATH"]])
 
 
 def commands(text: str) -> list[tuple[str, str]]:
@@ -68,23 +79,26 @@ def commands(text: str) -> list[tuple[str, str]]:
     return entries
 
 
-def run_python(blocks: Sequence[Fence]) -> None:
-    """Run blocks one after another in one namespace, as a reader would."""
-    namespace: dict[str, object] = {"__name__": "document"}
-    for document in dict.fromkeys(block.document for block in blocks):
-        # The document with its Python alone, so that tracebacks, and functions that are compiled from their
-        # source, find its own lines.
-        lines = ["\n"] * len((ROOT / document).read_text(encoding="utf-8").splitlines())
-        for block in (b for b in blocks if b.document == document):
-            text = block.text.splitlines(keepends=True)
-            lines[block.line : block.line + len(text)] = text
-        linecache.cache[document] = (sum(map(len, lines)), None, lines, document)
-        exec(compile("".join(lines), document, "exec"), namespace)
+def run_python(blocks: Sequence[Fence], namespace: dict[str, object]) -> None:
+    """Run blocks of one document one after another, as a reader would."""
+    for block in blocks:
+        # With empty lines before it, so that tracebacks, and functions that are compiled from their source,
+        # find the document's own lines.
+        text = "\n" * block.line + block.text
+        exec(compile(text, block.document, "exec"), namespace)
 
 
-def run_console(block: Fence, folder: Path) -> None:
+def known_lines(document: str, blocks: Sequence[Fence]) -> None:
+    """Have Python find the source of a document's functions: its Python alone."""
+    lines = ["\n"] * len((ROOT / document).read_text(encoding="utf-8").splitlines())
+    for block in blocks:
+        text = block.text.splitlines(keepends=True)
+        lines[block.line : block.line + len(text)] = text
+    linecache.cache[document] = (sum(map(len, lines)), None, lines, document)
+
+
+def run_console(block: Fence, folder: Path, path: str) -> None:
     """Run each command; the output shown, with `...` for any text, is what it prints."""
-    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     for command, shown in commands(block.text):
         done = subprocess.run(
             command,
@@ -106,7 +120,8 @@ def run_console(block: Fence, folder: Path) -> None:
 def usable(text: str) -> bool:
     """Whether the commands and interfaces of a block are part of this checkout."""
     tools = set(re.findall(r"\bglow-([a-z]+)\b", text))
-    if not all(importlib.util.find_spec(f"glow_tools.{tool}") for tool in tools - {"compiler"}):
+    tools |= set(re.findall(r"^\$ glow ([a-z-]+)", text, re.MULTILINE)) - set(INNER)
+    if not all(importlib.util.find_spec(module_of(tool)) for tool in tools - {"compiler"}):
         return False
     if re.search(r"\btorch\b", text) and not importlib.util.find_spec("torch"):
         return False  # which is no dependency
@@ -116,14 +131,19 @@ def usable(text: str) -> bool:
 @pytest.mark.slow
 @pytest.mark.parametrize("document", documents())
 def test_document(document: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A document's Python and console blocks run, in a folder that holds `model.onnx`."""
-    prepare(tmp_path)
-    monkeypatch.chdir(tmp_path)
+    """A document's Python and console blocks run in their order, in a folder that is empty at first."""
+    path, folder = installed(tmp_path / "bin"), tmp_path / "empty"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("PATH", path)
     blocks = [block for block in fences(document) if usable(block.text)]
-    run_python([block for block in blocks if block.language == "python"])
+    known_lines(document, [block for block in blocks if block.language == "python"])
+    namespace: dict[str, object] = {"__name__": "document"}
     for block in blocks:
-        if block.language == "console":
-            run_console(block, tmp_path)
+        if block.language == "python":
+            run_python([block], namespace)
+        elif block.language == "console":
+            run_console(block, folder, path)
 
 
 @pytest.mark.parametrize("document", documents())
