@@ -10,7 +10,7 @@ import re
 import shlex
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -79,22 +79,20 @@ def commands(text: str) -> list[tuple[str, str]]:
     return entries
 
 
-def run_python(blocks: Sequence[Fence], namespace: dict[str, object]) -> None:
-    """Run blocks of one document one after another, as a reader would."""
-    for block in blocks:
-        # With empty lines before it, so that tracebacks, and functions that are compiled from their source,
-        # find the document's own lines.
-        text = "\n" * block.line + block.text
-        exec(compile(text, block.document, "exec"), namespace)
-
-
-def known_lines(document: str, blocks: Sequence[Fence]) -> None:
-    """Have Python find the source of a document's functions: its Python alone."""
+def run_blocks(document: str, blocks: Sequence[Fence], console: Callable[[Fence], None]) -> None:
+    """Run the Python of a document in one namespace, and its consoles where they stand, as a reader would."""
+    # The document with its Python alone, so that tracebacks, and functions that are compiled from their
+    # source, find its own lines.
     lines = ["\n"] * len((ROOT / document).read_text(encoding="utf-8").splitlines())
-    for block in blocks:
+    for number, block in enumerate(blocks):
         text = block.text.splitlines(keepends=True)
-        lines[block.line : block.line + len(text)] = text
+        if block.language == "python":
+            lines[block.line : block.line + len(text)] = text
+        elif block.language == "console":
+            lines[block.line] = f"__console__({number})\n"
     linecache.cache[document] = (sum(map(len, lines)), None, lines, document)
+    namespace = {"__name__": "document", "__console__": lambda number: console(blocks[number])}
+    exec(compile("".join(lines), document, "exec"), namespace)
 
 
 def run_console(block: Fence, folder: Path, path: str) -> None:
@@ -137,13 +135,7 @@ def test_document(document: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.chdir(folder)
     monkeypatch.setenv("PATH", path)
     blocks = [block for block in fences(document) if usable(block.text)]
-    known_lines(document, [block for block in blocks if block.language == "python"])
-    namespace: dict[str, object] = {"__name__": "document"}
-    for block in blocks:
-        if block.language == "python":
-            run_python([block], namespace)
-        elif block.language == "console":
-            run_console(block, folder, path)
+    run_blocks(document, blocks, lambda block: run_console(block, folder, path))
 
 
 @pytest.mark.parametrize("document", documents())
