@@ -254,6 +254,8 @@ def bound_shapes(inputs: list[Signature], shapes: Shapes | Sequence[Shapes] | No
     several = isinstance(shapes, Sequence) and not isinstance(shapes, str)
     if shapes is not None and not isinstance(shapes, Mapping) and not several:
         raise ShapeError(f"shapes: a dict of name -> shape or a list of them, not {type(shapes).__name__}")
+    if several and not all(isinstance(item, Mapping) for item in shapes):  # pyright: ignore
+        raise ShapeError(f"shapes: a dict of name -> shape or a list of them, not {shapes!r}")
     given = dict(shapes) if isinstance(shapes, Mapping) else {}
     sizes = {name: size for name, size in given.items() if is_size(name, size, inputs)}
     fixed: dict[str, Any] = {name: shape for name, shape in given.items() if name not in sizes}
