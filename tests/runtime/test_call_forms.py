@@ -130,3 +130,10 @@ def test_every_missing_input_is_named() -> None:
         net.run({})
     for word in ("missing input 'p'", "missing input 'q'", "p float32(batch, 2)", "q float32(batch, 2)"):
         assert word in str(caught.value)
+
+
+def test_shapes_that_are_no_dict() -> None:
+    """Numbers in place of a dict of shapes."""
+    for wrong in ((2,), [2, 3], 5, "x"):
+        with pytest.raises(glow.ShapeError, match="a dict of name -> shape"):
+            glow.compile(model(["n", 4]), shapes=wrong)  # pyright: ignore

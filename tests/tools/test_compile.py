@@ -39,6 +39,12 @@ def test_example_runs(tmp_path: Path) -> None:
     program = build(tmp_path / "out", "net_example.c", "net.o")
     got, expected = outputs(tmp_path / "out", program)
     np.testing.assert_allclose(got, expected, rtol=1e-4, atol=1e-6)
+    done = subprocess.run([str(program), "net.weights"], cwd=tmp_path / "out", capture_output=True, text=True)
+    name, _, numbers = done.stdout.partition("] ")
+    dims = ", ".join(map(str, expected.shape))
+    assert name.endswith(f": float32 [{dims}") and done.stdout.count("\n") == 1
+    written = np.fromfile(next((tmp_path / "out").glob("*.out")), np.float32)[:5]
+    np.testing.assert_allclose(np.array(numbers.split()[:5], float), written, rtol=1e-4)
 
 
 @needs_cc

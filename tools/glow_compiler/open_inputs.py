@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 Dims = dict[str, tuple[int, ...]]
 
-_BATCH = re.compile(r"batch|^(n|b|bs|bsz)$", re.IGNORECASE)
+_BATCH = re.compile(r"batch|^(bs|bsz)$", re.IGNORECASE)
 _IMAGE = re.compile(r"height|width|^(h|w)$", re.IGNORECASE)
 #: What is tried, in order. Images: sides that 32 divides, 48 (lines of text), 299 (Inception) and others.
 _SIZES = {
@@ -29,6 +29,7 @@ _SIZES = {
     "channel": (3, 1, 4, 2, 64),
     "image": (224, 320, 48, 32, 640, 256, 64, 512, 128, 299, 28, 416, 384, 112, 96, 1024),
     "volume": (32, 16, 64, 8, 128, 96),
+    "signal": (512, 16000, 1024, 256, 576, 128, 64, 8, 32, 2048, 4096, 8192, 32000, 48000, 1, 2, 4, 16),
     "sequence": (8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16000, 32000, 1, 2, 3, 4, 5, 6, 7),
 }
 #: Shapes of an input of which the model does not even say the rank.
@@ -36,7 +37,7 @@ _RANKS = ((1, 8), (1, 3, 224, 224), (8,), (), (1, 8, 8), (1, 1, 28, 28), (1, 1),
 #: Combinations that are tried, seconds that this may take, and elements of one input at most.
 TRIED, SECONDS, LARGEST = 400, 15.0, 1 << 26
 #: Attempts that end with one and the same error: then sizes are not what is wrong.
-_SAME = 6
+_SAME = 12
 
 
 @dataclass(frozen=True)
@@ -334,7 +335,9 @@ def _kind(name: str, places: Iterable[tuple[Signature, int]]) -> str:
         return "batch"
     if _IMAGE.search(name):
         return "image"
-    if all(len(s.shape) > 1 and axis == 0 for s, axis in at):
+    if all(axis == 0 for _, axis in at) and (
+        name in ("N", "n", "B", "b") or all(len(s.shape) > 1 for s, _ in at)
+    ):
         return "batch"
     kinds = {_of_axis(s, axis) for s, axis in at}
     return kinds.pop() if len(kinds) == 1 else "sequence"
@@ -355,4 +358,5 @@ def _of_axis(s: Signature, axis: int) -> str:
             return "channel"
     if rank == 3 and floating and (shape[0] in (1, 3, 4) or shape[2] in (1, 3, 4)) and shape.count(None) == 2:
         return "image"
-    return "sequence"
+    sounds = rank == 2 or (rank == 3 and shape[1] == 1)
+    return "signal" if sounds and floating and axis == rank - 1 else "sequence"

@@ -294,7 +294,7 @@ def weights_source(program: AotProgram) -> str:
 
 EXAMPLE = """\
 /* Runs {name} once: {usage}, inputs as raw files in the order below
-   (zeros where none is given), outputs written to NAME.out. */
+   (zeros where none is given), outputs written to NAME.out, their first values printed. */
 #include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -335,6 +335,33 @@ static void write_file(const char *path, const void *memory, size_t bytes) {{
     exit(1);
   }}
   fclose(file);
+}}
+
+static void print_number(const char *type, const void *data, size_t i) {{
+  if (!strcmp(type, "float32")) printf(" %g", ((const float *)data)[i]);
+  else if (!strcmp(type, "float64")) printf(" %g", ((const double *)data)[i]);
+  else if (!strcmp(type, "int64")) printf(" %lld", (long long)((const int64_t *)data)[i]);
+  else if (!strcmp(type, "uint64")) printf(" %llu", (unsigned long long)((const uint64_t *)data)[i]);
+  else if (!strcmp(type, "int32")) printf(" %ld", (long)((const int32_t *)data)[i]);
+  else if (!strcmp(type, "uint32")) printf(" %lu", (unsigned long)((const uint32_t *)data)[i]);
+  else if (!strcmp(type, "int16")) printf(" %d", ((const int16_t *)data)[i]);
+  else if (!strcmp(type, "int8")) printf(" %d", ((const int8_t *)data)[i]);
+  else if (!strcmp(type, "uint8") || !strcmp(type, "bool")) printf(" %d", ((const uint8_t *)data)[i]);
+  else if (!strcmp(type, "uint16")) printf(" %d", ((const uint16_t *)data)[i]);
+  else printf(" ?"); /* C has no such numbers */
+}}
+
+/* Prints the name, type, shape and first values of a tensor. */
+static void print_tensor(const glow_tensor *tensor, const void *data, const int64_t *shape) {{
+  size_t count = 1;
+  printf("%s: %s [", tensor->name, tensor->dtype);
+  for (int i = 0; i < tensor->rank; ++i) {{
+    printf(i ? ", %lld" : "%lld", (long long)shape[i]);
+    count *= (size_t)shape[i];
+  }}
+  printf("]");
+  for (size_t i = 0; i < count && i < 5; ++i) print_number(tensor->dtype, data, i);
+  printf(count > 5 ? " ...\\n" : "\\n");
 }}
 {parallel}
 int main(int count, char **arguments) {{
@@ -430,6 +457,9 @@ def example(program: AotProgram, linked: bool = False) -> str:
         elif tensor.kind == "output":
             file = re.sub(r"\W", "_", tensor.name)
             finish.append(f'  write_file("{file}.out", tensors[{name}], {size});')
+            entry = f"&{function.name}_tensors[{name}]"
+            shape = f"shapes + {name}_SHAPE" if function.sizes else f"{function.name}_tensors[{name}].shape"
+            finish.append(f"  print_tensor({entry}, tensors[{name}], {shape});")
     own, threads = function.name.upper(), program.target.threads > 1
     sizes = "".join(f"{re.sub(r'[^A-Za-z0-9_]', '_', s.name).upper()} " for s in function.sizes)
     given = "tensors, weights, arena" + ", sizes" * bool(function.sizes) + ", parallel, NULL" * threads

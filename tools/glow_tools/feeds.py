@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
     from glow_runtime.program_source import ProgramSource
 
 Shapes = Mapping[str, Sequence[int]]
+#: Inputs that count the elements of others, each of which is whole in random inputs.
+_LENGTHS = re.compile(r"(^|[_./])(len|lens|length|lengths)$", re.IGNORECASE)
 
 
 def feeds(module: ModuleOp, files: Sequence[str], random: int | None, batches: int) -> list[Feed]:
@@ -102,10 +105,14 @@ def model_feed(
     if missing and seed is None:
         note("no inputs are given: they are random (--random 0); --input NAME=VALUE gives one")
     rng = np.random.default_rng(seed or 0)
+    open_sizes = [made.shapes[p.name][a] for p in taken for a in range(1, len(p.shape)) if p.shape[a] is None]
+    longest = max(open_sizes, default=0)
     feed = given.finished(made.shapes, rng)
     for port in missing:
-        value = made.values.get(port.name)
-        feed[port.name] = random_numbers(rng, made.shapes[port.name], port.dtype) if value is None else value
+        shape, value = made.shapes[port.name], made.values.get(port.name)
+        if value is None and port.dtype.kind in "iu" and _LENGTHS.search(port.name) and longest:
+            value = np.full(shape, longest, port.dtype)
+        feed[port.name] = random_numbers(rng, shape, port.dtype) if value is None else value
     return {p.name: feed[p.name] for p in taken}
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from glow_dialects.core.errors import GlowError, NetworkError
 from glow_dialects.core.file_kinds import FileKind, is_kind
+from glow_dialects.core.files import beside
 from glow_runtime.host.host import HostManager
 from glow_runtime.host.network import Network
 
@@ -57,7 +58,9 @@ def find_models(texts: Sequence[str], programs: bool = False) -> list[ModelFile]
         elif path.is_file():
             files.append(ModelFile(name if equals else path.stem, "1", path))
         else:
-            raise GlowError(f"{path}: there is no such file or folder")
+            near = beside(str(path))
+            hint = f"; did you mean {near}?" if near else ""
+            raise GlowError(f"{path}: there is no such file or folder{hint}")
     keys = [(f.name, f.version) for f in files]
     for file in files:
         if not _NAME.fullmatch(file.name):
