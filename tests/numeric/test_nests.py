@@ -379,3 +379,15 @@ def test_precision_on_every_processor(target: str, precision: str) -> None:
     bf16 = by("short")["bf16"].dtype
     left, right = ((v.astype(bf16) if precision == "bf16" else v).astype(np.float64) for v in (a, b))
     np.testing.assert_allclose(y, left @ right, atol=3e-4 if precision == "fast" else 1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("signs", ["i8i8", "u8i8", "i8u8", "u8u8"])
+def test_room_is_what_the_description_needs(signs: str) -> None:
+    """Bytes of scratch are told without describing the kernel."""
+    for made in (host(), TARGETS["no-tiles"], AVX2):
+        for k, packed in ((64, False), (70, False), (70, True)):
+            p = product_of(
+                UNITS["dot4.u8s8"], (40, 20, k), signs, a_zero=3, packed=packed and signs[2:] == "i8"
+            )
+            s = schedule_of(p, made)
+            assert product_scratch(p, made) == sum(rooms_of(describe(p, s)).bytes(s, p.m, p.k))

@@ -223,7 +223,7 @@ def describe(p: Product, s: Schedule, name: str = "product") -> KernelOp:
     if s.pack_b:
         b = b if p.packed else _pack_b(w, b, shifts[1])
         b_map, kinds = _panels_map(w, b_at), (kinds[0], unit.b)
-    zeros = p.a_zero + shifts[0], p.b_zero + shifts[1]
+    zeros = zeros_of(p, s)
     loops = [*(f"b{i}" for i in range(len(p.batch))), "i", "j"]
     terms: list[tuple[SSAValue, AffineMap]] = []
     for zero, read, index, axis, size, kind in (
@@ -253,6 +253,15 @@ def describe(p: Product, s: Schedule, name: str = "product") -> KernelOp:
     return KernelOp(
         regions=[Region(block)], properties={"sym_name": StringAttr(name), "schedule": ScheduleAttr(s)}
     )
+
+
+def zeros_of(p: Product, s: Schedule) -> tuple[int, int]:
+    """The zero points of the operands as an instruction takes them: where there are any, sums are needed.
+
+    That of a takes the sums of b's columns, that of b those of a's rows.
+    """
+    shifts = _shifts(p, s.unit)
+    return p.a_zero + shifts[0], p.b_zero + shifts[1]
 
 
 def _shifts(p: Product, unit: Instruction) -> tuple[int, int]:

@@ -14,7 +14,7 @@ from glow_backends.cpu.kernel import Kernel
 from glow_backends.cpu.kernels.conv.conv_int8 import Int8Conv, Int8ConvSpec, int8_conv_spec
 from glow_backends.cpu.kernels.conv.quantized_ops import IntegerConvOp, QuantizedConvOp
 from glow_backends.cpu.lower.images import emit_image_contraction, pixels_of
-from glow_backends.cpu.lower.rooms import rooms_of
+from glow_backends.cpu.lower.rooms import Rooms
 from glow_backends.cpu.target import CpuTarget
 from glow_backends.nests.bodies import Body
 from glow_backends.nests.dialect import KernelOp
@@ -90,7 +90,7 @@ def image_scratch(spec: Image, target: CpuTarget) -> int:
     """Bytes of the workers' rooms."""
     s = image_schedule(spec, target)
     depth = spec.lines(s) * s.unit.k
-    return target.threads * sum(rooms_of(describe(spec, target)).bytes(s, pixels_of(spec, s), depth))
+    return target.threads * sum(Rooms(True, False, False, False).bytes(s, pixels_of(spec, s), depth))
 
 
 class TileConv(Kernel[IntegerConvOp, Image]):

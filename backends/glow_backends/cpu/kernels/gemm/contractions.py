@@ -19,11 +19,11 @@ from glow_backends.cpu.emit.register_blocks import choose_block
 from glow_backends.cpu.kernel import Kernel, O
 from glow_backends.cpu.kernels.gemm.gemm_int8 import in_bytes, requantize_to
 from glow_backends.cpu.lower.contraction import emit_contraction
-from glow_backends.cpu.lower.rooms import rooms_of
+from glow_backends.cpu.lower.rooms import Rooms
 from glow_backends.cpu.target import CpuTarget
 from glow_backends.nests.dialect import KernelOp
 from glow_backends.nests.finish import Finish
-from glow_backends.nests.products import Product, describe, shapes_of
+from glow_backends.nests.products import Product, describe, shapes_of, zeros_of
 from glow_backends.nests.schedule import Schedule
 from glow_dialects.core.estimates import estimate, usually
 from glow_dialects.core.extent import Extent
@@ -137,7 +137,9 @@ def emit_product(module: ir.Module, name: str, spec: Product, target: CpuTarget)
 def product_scratch(spec: Product, target: CpuTarget) -> int:
     """Bytes of the workers' rooms."""
     s = schedule_of(spec, target)
-    return target.threads * sum(rooms_of(kernel_of(spec, target)).bytes(s, spec.m, spec.k))
+    zeros = zeros_of(spec, s)
+    rooms = Rooms(s.pack_a, s.pack_b and not spec.packed, bool(zeros[1]), bool(zeros[0]))
+    return target.threads * sum(rooms.bytes(s, spec.m, spec.k))
 
 
 class Contraction(Kernel[O, Product]):
