@@ -108,6 +108,8 @@ def by_compile(call: Callable[..., Any], tensors: Sequence[Any], want: list[Any]
             return "", "PyTorch's own"
         return ("crashed" if found is None else "wrong"), why
     assert found is not None
+    if not found.graphs:
+        return "in PyTorch", "Dynamo makes no graph of it"
     refused = [r for g in found.graphs for r in g.refused]
     whole = [w for g in found.graphs for w in g.whole]
     if not refused and not whole and not any(g.drawn for g in found.graphs):
