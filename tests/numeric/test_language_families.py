@@ -161,12 +161,18 @@ def test_settings_left_out(kind: str) -> None:
             {"model_type": "llama4"},
             "'llama4' is not supported (it has attention within chunks); supported are: arcee",
         ),
-        ({"text_config": {"model_type": "gemma4_text"}}, "'gemma4_text' is not supported (it has embeddings of"),
+        (
+            {"text_config": {"model_type": "gemma4_text"}},
+            "'gemma4_text' is not supported (it has embeddings of",
+        ),
         (
             {"model_type": "granitemoehybrid", "layer_types": ["mamba"]},
             "layers other than attention (Mamba)",
         ),
-        ({"model_type": "falcon", "alibi": True}, "'alibi' is set; attention with linear biases (ALiBi) is not"),
+        (
+            {"model_type": "falcon", "alibi": True},
+            "'alibi' is set; attention with linear biases (ALiBi) is not",
+        ),
         ({"model_type": "opt", "do_layer_norm_before": False}, "models with 'do_layer_norm_before' false or"),
         (
             {"model_type": "deepseek_v2", "topk_method": "odd"},

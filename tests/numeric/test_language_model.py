@@ -277,7 +277,10 @@ def test_damaged_folders(case: str, llama: tuple[Path, Any], tmp_path: Path) -> 
         ({"rope_scaling": {"rope_type": "yarn"}}, "rotary positions are scaled, and 'factor' is missing"),
         ({"rope_scaling": {"rope_type": "linear", "factor": "x"}}, "positions cannot be read: {'rope_type':"),
         ({"rope_scaling": {"rope_type": "twist"}}, "rotary positions scaled by 'twist' are not supported"),
-        ({"use_bidirectional_attention": True}, "'use_bidirectional_attention' is set, which changes the model"),
+        (
+            {"use_bidirectional_attention": True},
+            "'use_bidirectional_attention' is set, which changes the model",
+        ),
     ],
 )
 def test_settings_that_are_no_such_numbers(settings: dict[str, Any], message: str, tmp_path: Path) -> None:

@@ -400,7 +400,9 @@ def test_blocks_of_weights(monkeypatch: pytest.MonkeyPatch) -> None:
     np.testing.assert_array_equal(again[0], codes)
     np.testing.assert_array_equal(again[1], scales)
     for block in (0, 3, -4):
-        with pytest.raises(Exception, match=f"8 inputs of a matrix are not a multiple of the block size {block}"):
+        with pytest.raises(
+            Exception, match=f"8 inputs of a matrix are not a multiple of the block size {block}"
+        ):
             quantize_blocks(weights, 8, block)
     assert quantize_blocks(weights, 8, 1)[1].shape == (6, 8)
 

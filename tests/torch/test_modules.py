@@ -147,9 +147,7 @@ def test_every_problem_is_told_at_once() -> None:
 def test_messages() -> None:
     """What is missing, and what to do."""
     module = torch.nn.Linear(2, 2)
-    with pytest.raises(
-        TypeError, match=r"and needs example inputs: glow\.compile\(module, example_inputs\)"
-    ):
+    with pytest.raises(TypeError, match=r"and needs example inputs: glow\.compile\(module, example_inputs\)"):
         glow.compile(module)
     with pytest.raises(TypeError, match="use shapes= for other models"):
         glow.compile(glow.GraphBuilder(), example_inputs=(torch.ones(2),))
