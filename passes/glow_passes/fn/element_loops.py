@@ -37,7 +37,8 @@ class _Watch(NoCode):
 
     def tensor(self, card: Primitive, attributes: Any, values: Any, result: Type, where: str) -> None:
         """An operator on arrays."""
-        if isinstance(result, TensorType) and result.shape and not card.stores and not of_part(card):
+        rows = card.stores or isinstance(card, Item) or of_part(card)
+        if isinstance(result, TensorType) and result.shape and not rows:
             self.arrays.add(self.now)
 
     def graph(self, *_: Any) -> None:
