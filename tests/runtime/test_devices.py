@@ -395,7 +395,7 @@ def test_kinds() -> None:
 
 
 def test_devices_of_packages(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A kind that an entry point offers is used as ours are; one that does not load is left out."""
+    """A kind that an entry point offers is used as ours are; one that does not load is ignored."""
     from importlib.metadata import EntryPoint
 
     entries = (
@@ -403,7 +403,7 @@ def test_devices_of_packages(monkeypatch: pytest.MonkeyPatch) -> None:
         EntryPoint("broken", "glow_runtime.devices.nothing:Manager", "glow.devices"),
     )
     monkeypatch.setattr("importlib.metadata.entry_points", lambda group: entries)
-    with pytest.warns(RuntimeWarning, match="'broken'.*left out"), glow.HostManager(["thread"]) as host:
+    with pytest.warns(RuntimeWarning, match="'broken'.*is ignored"), glow.HostManager(["thread"]) as host:
         model = layers(1)
         host.add_network("net", model)
         same(host.run("net", feed(model)), expected(model, feed(model)))
