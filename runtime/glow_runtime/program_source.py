@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from glow_runtime.lowering import Phases
 
 
-def checked_shapes(shapes: object) -> dict[str, tuple[int, ...]]:
+def checked_shapes(shapes: object) -> dict[str, tuple[Any, ...]]:
     """The shapes of inputs by name, a size alone as one of one axis; ShapeError for anything else."""
     if not isinstance(shapes, Mapping):
         raise ShapeError(f"shapes: a dict of name -> shape is expected, not {shapes!r}")

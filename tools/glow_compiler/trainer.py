@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from xdsl.dialects.builtin import IntegerAttr, ModuleOp, i64
@@ -119,7 +119,7 @@ class Trainer:
                 integer(what, whole_number, least)
         if momentum is not None:
             number("momentum", momentum, most=1.0)
-        trainable = trainable if isinstance(trainable, list | tuple) else (trainable,)
+        trainable = trainable if isinstance(trainable, list | tuple) else cast("Sequence[str]", (trainable,))
         self.optimizer = optimizer
         self.loss = Loss(loss, dict(loss_options or {}))
         self.backend, self.threads, self.seed = backend, threads, integer("seed", seed)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from glow_dialects.core.graph_op import GraphOp
@@ -46,8 +48,8 @@ def clamp(g: Emitter, x: Value, low: Value | None, high: Value | None) -> Value:
     """min(max(x, low), high), as one operator where the bounds are known."""
     limits = [(v.reshape(()) if isinstance(v, np.ndarray) and v.size == 1 else v) for v in (low, high)]
     if is_float(type_of(x).element_type) and all(v is None or isinstance(v, np.ndarray) for v in limits):
-        known = {n: float(v) for n, v in zip(("min", "max"), limits, strict=True) if v is not None}
-        return g(ClipOp, x, **known)
+        bounds: dict[str, Any] = dict(zip(("min", "max"), limits, strict=True))
+        return g(ClipOp, x, **{name: float(bound) for name, bound in bounds.items() if bound is not None})
     if low is not None:
         x = g(MaxOp, x, low)
     return x if high is None else g(MinOp, x, high)
