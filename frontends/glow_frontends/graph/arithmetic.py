@@ -48,8 +48,9 @@ def clamp(g: Emitter, x: Value, low: Value | None, high: Value | None) -> Value:
     """min(max(x, low), high), as one operator where the bounds are known."""
     limits = [(v.reshape(()) if isinstance(v, np.ndarray) and v.size == 1 else v) for v in (low, high)]
     if is_float(type_of(x).element_type) and all(v is None or isinstance(v, np.ndarray) for v in limits):
-        bounds: dict[str, Any] = dict(zip(("min", "max"), limits, strict=True))
-        return g(ClipOp, x, **{name: float(bound) for name, bound in bounds.items() if bound is not None})
+        given: dict[str, Any] = {n: v for n, v in zip(("min", "max"), limits, strict=True) if v is not None}
+        known: dict[str, Any] = {name: float(bound) for name, bound in given.items()}
+        return g(ClipOp, x, **known)
     if low is not None:
         x = g(MaxOp, x, low)
     return x if high is None else g(MinOp, x, high)

@@ -377,9 +377,9 @@ class Contraction:
             slice_of(0, k.opened(self.steps), self.block_sums)
         else:
             self._slices(most, slice_of)
-        self._store_tiles(rows, column)
+        self._store_tiles(block, rows, column)
 
-    def _store_tiles(self, rows: Sequence[Index], column: Index) -> None:
+    def _store_tiles(self, block: Index, rows: Sequence[Index], column: Index) -> None:
         """Finish the sums of a block of tiles, row by row."""
         k, s, unit = self.k, self.s, self.unit
         self._hold(column)
