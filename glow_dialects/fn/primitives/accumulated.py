@@ -43,7 +43,8 @@ class Accumulated(Primitive):
             return total
         plain = not any(v.whole is not None for v in (total, *x))
         if plain and isinstance(total.type, TensorType) and total.type == part.type:
-            return m.tensors(self, op.attributes, x, where)
+            known = m.known_bounds(op.attributes, x[1:], where)  # bounds are numbered as those of `of`
+            return m.tensors(self, known, x, where)
         return m.add(total, part)
 
     def build(self, u: Unit, options: dict[str, Any], attributes: Options, x: Sequence[SSAValue]) -> SSAValue:
