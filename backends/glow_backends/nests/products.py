@@ -236,11 +236,7 @@ def describe(p: Product, s: Schedule, name: str = "product") -> KernelOp:
             step = sum_step(kind, p.sums), None
             w.nest([*own, axis], ["k"], [(read, index)], [], room, step, numbers)
             terms.append(room)
-    columns = [(extras[0], w.index("j"))] if p.finish.bias else []
-    if p.finish.factor:
-        columns.append((extras[p.finish.bias], w.index("j" if p.finish.factor == "column" else 0)))
-    if p.finish.limits:
-        columns += [(extras[p.finish.bias + bool(p.finish.factor)], w.index(i)) for i in range(3)]
+    columns = _of_columns(w, extras)
     out = y, w.index(*loops)
     bodies = (
         product_step(*kinds, p.sums),
@@ -253,6 +249,17 @@ def describe(p: Product, s: Schedule, name: str = "product") -> KernelOp:
     return KernelOp(
         regions=[Region(block)], properties={"sym_name": StringAttr(name), "schedule": ScheduleAttr(s)}
     )
+
+
+def _of_columns(w: _Writer, extras: Sequence[SSAValue]) -> list[tuple[SSAValue, AffineMap]]:
+    """What a finish reads of each column, or once: bias, factors, limits."""
+    finish = w.p.finish
+    read = [(extras[0], w.index("j"))] if finish.bias else []
+    if finish.factor:
+        read.append((extras[finish.bias], w.index("j" if finish.factor == "column" else 0)))
+    if finish.limits:
+        read += [(extras[finish.bias + bool(finish.factor)], w.index(i)) for i in range(3)]
+    return read
 
 
 def zeros_of(p: Product, s: Schedule) -> tuple[int, int]:

@@ -34,5 +34,5 @@ glow_instr.func @main attributes {memories = {scratch = {size = 1024 : i64}}} de
   glow_instr.max_pool @out %p, @in %b {kernel = array<i64: 3, 3>, strides = array<i64: 1, 1>, pads = array<i64: 1, 1, 1, 1>, dilations = array<i64: 1, 1>} : memref<1x1x6x8xf32>, memref<1x1x6x8xf32>
 }
 
-// SMALL: glow_instr.relu of memref<4x8xf32>: the smallest tile takes 8 bytes, and memory 'scratch' has room for 4
+// SMALL: glow_instr.relu of memref<4x8xf32>: the smallest tile takes 8 bytes, and memory 'scratch' has 4
 // BYTES: tiles take a positive number of bytes
