@@ -175,7 +175,7 @@ class ExtremeOp(ReductionOp):
     ONLY_GRADIENT = ("first",)
 
     def cotangent(self, dy: Term, x: Term, y: Term) -> Term:
-        if self.first and len(self.axes) == 1:
+        if self.first and len(self.axes) == 1 and shape_of(self.input)[self.axes[0]] != 0:
             place = x.apply(operator_class(self.ARG), axis=self.axes[0], keepdims=True)
             zero = Term(x.b.splat(0, x.value), x.b)
             return zero.apply(operator_class("scatter_elements"), place, dy, axis=self.axes[0])

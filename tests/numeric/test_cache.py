@@ -130,7 +130,7 @@ def test_a_folder_that_others_can_write(
     assert cache.directory() is None
     run(model)
     assert not list(shared.iterdir())
-    assert caplog.text.count("others can write") == 1
+    assert caplog.text.count("other users can write") == 1
     monkeypatch.setenv("GLOW_CACHE_DIR", str(tmp_path / "own"))
     assert cache.directory() == tmp_path / "own"
     assert (tmp_path / "own").stat().st_mode & 0o777 == 0o700

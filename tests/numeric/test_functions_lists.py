@@ -180,7 +180,7 @@ def picked_by_mask(x):
 @pytest.mark.parametrize(
     "program, text",
     [
-        (other_name, "one list"),
+        (other_name, "the same list"),
         (callers, "belongs to the caller"),
         (skipped, "skipped or repeated"),
         (repeated, "skipped or repeated"),

@@ -302,9 +302,7 @@ def test_the_smallest_tile_is_told() -> None:
     """Loops that are summed count whole: 3 channels of the input and of the filter, one result."""
     op = lowered(convolved, 1, 3, 9, 9)[2]
     least = 4 * (1 + 3 * 3 * 5 + 3 * 3 * 3)
-    with pytest.raises(
-        CompileError, match=f"takes {least} bytes, and memory 'scratch' has room for {least - 1};"
-    ):
+    with pytest.raises(CompileError, match=f"takes {least} bytes, and memory 'scratch' has {least - 1};"):
         tile_to_fit(op, SPACE, least - 1)
     assert tile_to_fit(lowered(convolved, 1, 3, 9, 9)[2], SPACE, least)
 

@@ -38,7 +38,7 @@ CASES: dict[str, tuple[Callable[[], Any], str]] = {
     "labels of text": (lambda: trainer().step(X, list("abcd")), "labels: dtype <U1, expected real numbers"),
     "no labels": (lambda: trainer().step(X, None), "loss 'cross_entropy' needs labels"),
     "complex labels": (lambda: trainer("mse").step(X, np.zeros((4, 3), complex)), "dtype complex128"),
-    "no inputs": (lambda: trainer().step(None, Y), "input 'x': dtype object"),
+    "no inputs": (lambda: trainer().step(None, Y), "input 'x' is None, expected an array"),
     "prediction of nothing": (lambda: trainer().predict({}), "missing input 'x'"),
     "other labels to evaluate": (lambda: trainer().evaluate(X, Y + 7), "label 7 at .0. is out of range"),
     "labels to evaluate in columns": (lambda: trainer().evaluate(X, Y[:, None]), "labels have shape"),

@@ -376,11 +376,20 @@ QUERIES += [np.array([4, 4], np.int32), np.array(5, np.int32)]
 @pytest.mark.parametrize(
     ("case", "message"),
     [
-        (Case("GroupQueryAttention", QUERIES, {"causal": 0}, (6,)), "causal 0, where only 1 is known"),
-        (Case("GroupQueryAttention", QUERIES, {"sliding_window_cache": 1}, (6,)), "cache 1, where only 0 is"),
-        (Case("GroupQueryAttention", QUERIES, {"qk_output": 1}, (6,), 4), "qk_output 1, where only 2 is"),
-        (Case("CausalConvWithState", CONV, {"state_length": 9}), "state_length 9, where only 0 is known"),
-        (Case("CausalConvWithState", CONV, {"input_channels": 3}), "input_channels 3, where only 0 is"),
+        (Case("GroupQueryAttention", QUERIES, {"causal": 0}, (6,)), "causal 0 is not supported, only 1"),
+        (
+            Case("GroupQueryAttention", QUERIES, {"sliding_window_cache": 1}, (6,)),
+            "cache 1 is not supported, only 0",
+        ),
+        (
+            Case("GroupQueryAttention", QUERIES, {"qk_output": 1}, (6,), 4),
+            "qk_output 1 is not supported, only 2",
+        ),
+        (Case("CausalConvWithState", CONV, {"state_length": 9}), "state_length 9 is not supported, only 0"),
+        (
+            Case("CausalConvWithState", CONV, {"input_channels": 3}),
+            "input_channels 3 is not supported, only 0",
+        ),
         (
             Case("CausalConvWithState", CONV, {"activation": "tanh"}),
             "activation 'tanh', expected one of none,",

@@ -114,7 +114,7 @@ def test_what_is_no_array(shape: list[int | str]) -> None:
         "is a set": {1.0},
         "is a object|builtins.object": object(),
         "Python objects": np.array([[None] * 4] * 3),
-        "unequal parts": [[1.0], [1.0, 2.0]],
+        "rows of different lengths": [[1.0], [1.0, 2.0]],
     }
     for word, value in values.items():
         with pytest.raises(BindingError, match=f"input 'x'.*({word})"):

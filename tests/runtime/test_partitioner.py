@@ -443,7 +443,7 @@ def test_nodes_that_no_device_runs() -> None:
     ]
     with (
         glow.HostManager(devices) as host,
-        pytest.raises(glow.PartitionError, match=r"no device runs.*glow.sub"),
+        pytest.raises(glow.PartitionError, match=r"no device supports.*glow.sub"),
     ):
         host.add_network("net", network_of_three(), partition="memory")
 

@@ -382,7 +382,7 @@ def test_token_and_fixed_models(tmp_path: Path) -> None:
         (["."], "no NAME/VERSION/model.onnx"),
         (["{m}", "{m}"], "two models have name 'm'"),
         (["{m}", "--device", "abacus"], "no kind of device"),
-        (["{m}", "--tls-key", "{m}"], "go together"),
+        (["{m}", "--tls-key", "{m}"], "used together"),
         (["{m}", "--partition", "thin"], "is not one of"),
     ],
 )

@@ -101,5 +101,5 @@ def test_a_file_that_is_replaced_is_whole(tmp_path: Path) -> None:
     check_whole(mapping_of(held[10:]))
     assert not held.any() and mapping_of(held) is not None
     assert file_bytes(path, 1, 3).tobytes() == b"hor" and mapping_of(file_bytes(path)) is None
-    with pytest.raises(ValueError, match="has not 9 bytes at 1"):
+    with pytest.raises(ValueError, match="it has no 9 bytes at 1"):
         file_bytes(path, 1, 9)

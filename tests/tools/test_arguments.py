@@ -144,7 +144,10 @@ def test_weights_of_instructions_stay(name: str) -> None:
 
 @pytest.mark.parametrize(
     "backend,known",
-    [("cpu", "threads, cpu, winograd, search, debug_info"), ("interpreter", "threads, planned, late")],
+    [
+        ("cpu", "threads, cpu, winograd, search, debug_info, precision"),
+        ("interpreter", "threads, planned, late"),
+    ],
 )
 def test_unknown_options_of_a_backend(backend: str, known: str) -> None:
     """The options there are."""

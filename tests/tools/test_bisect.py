@@ -52,17 +52,17 @@ def rewrite(name: str) -> Fault:
     def inject(patch: Patch) -> None:
         apply = driver._Run.apply
 
-        def wrong(run: Any, op: Any, rule: Any) -> bool:
+        def wrong(run: Any, op: Any, rule: Any, *more: Any) -> bool:
             function = getattr(rule, "func", rule)
             if function.__name__ != name or isinstance(op, NegOp):
-                return apply(run, op, rule)
+                return apply(run, op, rule, *more)
 
             @functools.wraps(function)
             def negative(op: Any, r: Any) -> Any:
                 value = rule(op, r)
                 return None if value is None else r(NegOp(value))
 
-            return apply(run, op, negative)
+            return apply(run, op, negative, *more)
 
         patch.setattr(driver._Run, "apply", wrong)
 

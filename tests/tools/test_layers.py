@@ -122,12 +122,12 @@ def test_wrong_where_nobody_looks(model: str, monkeypatch: pytest.MonkeyPatch) -
     """A rewrite that only merges layers without other readers is wrong: values are looked at alone."""
     apply = driver._Run.apply
 
-    def wrong(run: Any, op: Any, rule: Any) -> bool:
+    def wrong(run: Any, op: Any, rule: Any, *more: Any) -> bool:
         step = next((u.operation for r in op.results for u in r.uses), None)
         if op.name == "glow.relu" and step is not None and step.name == "glow.tanh" and run.changes == 0:
             op.results[0].replace_all_uses_with(op.operands[0])
             run.changes += 1
-        return apply(run, op, rule)
+        return apply(run, op, rule, *more)
 
     monkeypatch.setattr(driver._Run, "apply", wrong)
     done = layers(model)

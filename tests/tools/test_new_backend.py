@@ -141,7 +141,7 @@ def test_a_broken_package_takes_nothing_with_it(package: Path, broken: Path, tmp
         done = started(package, str(BIN / command), str(source), "-p", "toy_chip-fuse", others=broken)
         assert done.returncode == 0 and "toy_chip.fma" in done.stdout, done.stderr
         for told in (
-            "backend 'worse' of package glow-lying 1.2 is left out",
+            "backend 'worse' of package glow-lying 1.2 is ignored",
             "RuntimeError: no passes today",
         ):
             assert told in done.stderr, (command, told)

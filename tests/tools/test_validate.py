@@ -62,8 +62,8 @@ def wrong_rewrite(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever pattern looks at a relu removes it."""
     apply = driver._Run.apply
 
-    def wrong(run: Any, op: Any, rule: Any) -> bool:
-        return apply(run, op, (lambda op, r: op.operands[0]) if op.name == "glow.relu" else rule)
+    def wrong(run: Any, op: Any, rule: Any, *more: Any) -> bool:
+        return apply(run, op, (lambda op, r: op.operands[0]) if op.name == "glow.relu" else rule, *more)
 
     monkeypatch.setattr(driver._Run, "apply", wrong)
 

@@ -260,10 +260,11 @@ def compile(
 
 def _check_options(pipeline: object, progress: object, switches: Mapping[str, object]) -> None:
     """TypeError where an option of `compile` is of another kind."""
-    from glow_runtime.pipelines import Pipeline
+    if pipeline is not None:
+        from glow_runtime.pipelines import Pipeline
 
-    if pipeline is not None and not isinstance(pipeline, Pipeline):
-        raise TypeError(f"pipeline is a glow.Pipeline, such as Pipeline.default('cpu'), not {pipeline!r}")
+        if not isinstance(pipeline, Pipeline):
+            raise TypeError(f"pipeline is a glow.Pipeline, such as Pipeline.default('cpu'), not {pipeline!r}")
     if progress is not None and not callable(progress):
         raise TypeError(f"progress is called with the names of passes, {progress!r} cannot be called")
     for name, value in switches.items():

@@ -135,14 +135,15 @@ def note_break(graph: Any) -> None:
 @contextmanager
 def explaining() -> Generator[Explanation]:
     """Around calls: an explanation of what they compile."""
-    found, before = Explanation(), len(get_compilation_metrics())
+    found, before = Explanation(), list(get_compilation_metrics())  # which keeps the last ones alone
+    known = set(map(id, before))
     _OPEN.append(found)
     try:
         yield found
     finally:
         _OPEN.remove(found)
-        for metrics in get_compilation_metrics()[before:]:
-            if metrics.recompile_reason:
+        for metrics in get_compilation_metrics():
+            if id(metrics) not in known and metrics.recompile_reason:
                 function = f"{metrics.co_name} ({metrics.co_filename}:{metrics.co_firstlineno})"
                 found.recompilations.append(Recompilation(function, metrics.recompile_reason))
 
@@ -150,9 +151,26 @@ def explaining() -> Generator[Explanation]:
 def explain(module: Any, inputs: Any, *more: Any, options: Mapping[str, Any] | None = None) -> Explanation:
     """Say what torch.compile(module, backend="glow") compiles of a module or function, what not, and why.
 
-    It is compiled and called with `inputs`, a tuple, a dict by name or one tensor, and then with each of
-    `more`, which shows recompilations; where results need gradients, these are computed as well, and left
-    nowhere. `options` are those of torch.compile. What Dynamo compiled before is forgotten.
+    The module is compiled and called with `inputs`, then with each of `more`. If results need gradients, they are
+    computed too, and not stored. What Dynamo compiled before is forgotten.
+
+    Args:
+        module: A module or function.
+        inputs: The arguments of a call: a tuple, a dict by name, or one tensor.
+        more: Arguments of further calls, which show recompilations.
+        options: Options of `torch.compile` with this backend.
+
+    Returns:
+        The graphs, what runs in PyTorch and why, graph breaks and recompilations, with source lines.
+
+    Raises:
+        GlowError: An option is not known. Errors of the module itself are raised as they are.
+
+    Examples:
+        >>> import torch
+        >>> found = glow.explain(lambda x: torch.relu(x) * 2, torch.ones(3))
+        >>> len(found.graphs), found.breaks
+        (1, [])
     """
     torch._dynamo.reset()
     compiled = torch.compile(module, backend="glow", options=dict(options or {}))

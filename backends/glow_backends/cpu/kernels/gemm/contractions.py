@@ -19,7 +19,7 @@ from glow_backends.cpu.emit.register_blocks import choose_block
 from glow_backends.cpu.kernel import Kernel, O
 from glow_backends.cpu.kernels.gemm.gemm_int8 import in_bytes, requantize_to
 from glow_backends.cpu.lower.contraction import emit_contraction
-from glow_backends.cpu.lower.rooms import Rooms
+from glow_backends.cpu.lower.rooms import LINE, Rooms
 from glow_backends.cpu.target import CpuTarget
 from glow_backends.nests.dialect import KernelOp
 from glow_backends.nests.finish import Finish
@@ -58,7 +58,7 @@ def schedule_of(p: Product, target: CpuTarget) -> Schedule:
     # A large left side passes through the cache once a panel: wide panels, of fewer rows a block.
     large = estimate(p.m * p.k) * size > target.l2 // 2
     block = choose_block(estimate(rows), vectors, target, 6 if large else 8 if crowded else 32)
-    few = usually(rows, "<=", 2 * block.rows) if isinstance(rows, Extent) else rows <= 2 * block.rows
+    few = usually(rows, "<", 2 * block.rows + 1) if isinstance(rows, Extent) else rows <= 2 * block.rows
     return Schedule(
         name, lanes, block.rows, block.vectors, pack_b=not few, shares=_shares(p, target, block.rows)
     )
@@ -80,7 +80,7 @@ def _rounded_schedule(p: Product, target: CpuTarget) -> Schedule:
 
 def _many(rows: int) -> bool:
     """Whether there are rows enough for tiles."""
-    return usually(rows, ">", FEW_ROWS) if isinstance(rows, Extent) else rows > FEW_ROWS
+    return usually(rows, ">=", FEW_ROWS + 1) if isinstance(rows, Extent) else rows > FEW_ROWS
 
 
 def overlaps(p: Product, s: Schedule) -> bool:
@@ -135,11 +135,11 @@ def emit_product(module: ir.Module, name: str, spec: Product, target: CpuTarget)
 
 
 def product_scratch(spec: Product, target: CpuTarget) -> int:
-    """Bytes of the workers' rooms."""
+    """Bytes of the workers' rooms; never 0, since the kernel always takes them."""
     s = schedule_of(spec, target)
     zeros = zeros_of(spec, s)
     rooms = Rooms(s.pack_a, s.pack_b and not spec.packed, bool(zeros[1]), bool(zeros[0]))
-    return target.threads * sum(rooms.bytes(s, spec.m, spec.k))
+    return target.threads * sum([*rooms.bytes(s, spec.m, spec.k), LINE])
 
 
 class Contraction(Kernel[O, Product]):
