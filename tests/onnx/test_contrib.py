@@ -379,16 +379,16 @@ QUERIES += [np.array([4, 4], np.int32), np.array(5, np.int32)]
         (Case("GroupQueryAttention", QUERIES, {"causal": 0}, (6,)), "causal 0 is not supported, only 1"),
         (
             Case("GroupQueryAttention", QUERIES, {"sliding_window_cache": 1}, (6,)),
-            "cache 1 is not supported, only 0",
+            "cache 1 is not supported",
         ),
         (
             Case("GroupQueryAttention", QUERIES, {"qk_output": 1}, (6,), 4),
-            "qk_output 1 is not supported, only 2",
+            "qk_output 1 is not supported",
         ),
         (Case("CausalConvWithState", CONV, {"state_length": 9}), "state_length 9 is not supported, only 0"),
         (
             Case("CausalConvWithState", CONV, {"input_channels": 3}),
-            "input_channels 3 is not supported, only 0",
+            "input_channels 3 is not supported",
         ),
         (
             Case("CausalConvWithState", CONV, {"activation": "tanh"}),

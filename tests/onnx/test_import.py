@@ -309,7 +309,7 @@ make = helper.make_node
         (
             make("Tile", ["x", "r"], ["y"]),
             {"r": np.array([1, np.inf])},
-            "the repeats of Tile is not integers",
+            "repeats of Tile is not integers",
         ),
         (make("ReverseSequence", ["x", "r"], ["y"], batch_axis=3), {"r": np.array([1])}, "axis 3 is out of"),
         (make("RegexFullMatch", ["r"], ["y"], pattern="a"), {"r": np.array([1])}, "input 0 is not strings"),

@@ -51,8 +51,9 @@ def test_race(model: Path) -> None:
     assert report["machine"]["versions"]["onnxruntime"]
 
 
-def test_race_of_several_threads(model: Path) -> None:
+def test_race_of_several_threads(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each engine is timed on one thread in the same rounds, and the table says what threads gain."""
+    monkeypatch.setenv("COLUMNS", "200")
     options = ("--threads", "2", "--peers", "onnxruntime", "--rounds", "2", "--seconds", "0.01")
     done = run(bench.main, model, *options, "--json", model.with_suffix(".json"))
     assert done.status == 0, done

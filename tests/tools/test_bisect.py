@@ -52,17 +52,11 @@ def rewrite(name: str) -> Fault:
     def inject(patch: Patch) -> None:
         apply = driver._Run.apply
 
-        def wrong(run: Any, op: Any, rule: Any, *more: Any) -> bool:
+        def wrong(run: Any, op: Any, rule: Any, replacement: Any) -> bool:
             function = getattr(rule, "func", rule)
-            if function.__name__ != name or isinstance(op, NegOp):
-                return apply(run, op, rule, *more)
-
-            @functools.wraps(function)
-            def negative(op: Any, r: Any) -> Any:
-                value = rule(op, r)
-                return None if value is None else r(NegOp(value))
-
-            return apply(run, op, negative, *more)
+            if function.__name__ == name and not isinstance(op, NegOp) and replacement is not None:
+                replacement = run.rewriter(NegOp(replacement))
+            return apply(run, op, rule, replacement)
 
         patch.setattr(driver._Run, "apply", wrong)
 

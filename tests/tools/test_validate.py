@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import commands
@@ -60,12 +61,18 @@ def test_beyond_the_interpreter(net: Path) -> None:
 
 def wrong_rewrite(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever pattern looks at a relu removes it."""
-    apply = driver._Run.apply
+    made = driver._table
 
-    def wrong(run: Any, op: Any, rule: Any, *more: Any) -> bool:
-        return apply(run, op, (lambda op, r: op.operands[0]) if op.name == "glow.relu" else rule, *more)
+    def wrong(patterns: Any) -> Any:
+        table = made(patterns)
 
-    monkeypatch.setattr(driver._Run, "apply", wrong)
+        def of(kind: Any) -> Any:
+            rules = table.of(kind)
+            return [lambda op, r: op.operands[0]] if rules and kind.name == "glow.relu" else rules
+
+        return SimpleNamespace(of=of)
+
+    monkeypatch.setattr(driver, "_table", wrong)
 
 
 def test_wrong_rewrite(net: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

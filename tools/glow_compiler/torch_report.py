@@ -151,13 +151,13 @@ def explaining() -> Generator[Explanation]:
 def explain(module: Any, inputs: Any, *more: Any, options: Mapping[str, Any] | None = None) -> Explanation:
     """Say what torch.compile(module, backend="glow") compiles of a module or function, what not, and why.
 
-    The module is compiled and called with `inputs`, then with each of `more`. If results need gradients, they are
-    computed too, and not stored. What Dynamo compiled before is forgotten.
+    The module is compiled and called with `inputs`, then with each of `more`. If results need gradients, they
+    are computed too, and not stored. What Dynamo compiled before is forgotten.
 
     Args:
         module: A module or function.
         inputs: The arguments of a call: a tuple, a dict by name, or one tensor.
-        more: Arguments of further calls, which show recompilations.
+        *more: Arguments of further calls, which show recompilations.
         options: Options of `torch.compile` with this backend.
 
     Returns:

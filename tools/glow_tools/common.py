@@ -288,9 +288,10 @@ def add_precision(parser: argparse.ArgumentParser) -> None:
     """The option --precision, of the backend cpu."""
     told = (
         "products of float32 as three products of bfloat16 (fast), where the processor gains by it, or with "
-        "factors rounded to bfloat16 (bf16)  (default: float32)"
+        "factors rounded to bfloat16 (bf16); float32 is the default"
     )
-    parser.add_argument("--precision", choices=("float32", "fast", "bf16"), default="float32", help=told)
+    kinds = ("float32", "fast", "bf16")
+    parser.add_argument("--precision", choices=kinds, metavar="KIND", default="float32", help=told)
 
 
 def backend_text(a: argparse.Namespace) -> str:

@@ -275,7 +275,7 @@ class Contraction:
         count = rows * s.columns
         chains = max(1, 8 // count) if not isinstance(self.steps, Extent) else 1
         chains = min(chains, self.steps) if not isinstance(self.steps, Extent) else 1
-        zero: ir.Value = values.zero(ir.VectorType(self.kind, self.lanes))
+        zero: ir.Value = values.zero(self.kind if self.lanes == 1 else ir.VectorType(self.kind, self.lanes))
         panel = k.settled(self.panel_at)
         starts = [k.settled(k.gep(start, k.mul(r, stride), I8)) for r in range(rows)]
 
