@@ -19,7 +19,8 @@ from glow_backends.cpu.emit.register_blocks import choose_block
 from glow_backends.cpu.kernel import Kernel, O
 from glow_backends.cpu.kernels.gemm.gemm_int8 import in_bytes, requantize_to
 from glow_backends.cpu.lower.contraction import emit_contraction
-from glow_backends.cpu.lower.rooms import LINE, Rooms
+from glow_backends.cpu.lower.rooms import Rooms
+from glow_backends.cpu.lower.units import LINE
 from glow_backends.cpu.target import CpuTarget
 from glow_backends.nests.dialect import KernelOp
 from glow_backends.nests.finish import Finish
@@ -139,7 +140,7 @@ def product_scratch(spec: Product, target: CpuTarget) -> int:
     s = schedule_of(spec, target)
     zeros = zeros_of(spec, s)
     rooms = Rooms(s.pack_a, s.pack_b and not spec.packed, bool(zeros[1]), bool(zeros[0]))
-    return target.threads * sum([*rooms.bytes(s, spec.m, spec.k), LINE])
+    return target.threads * (sum(rooms.bytes(s, spec.m, spec.k)) or LINE)
 
 
 class Contraction(Kernel[O, Product]):
