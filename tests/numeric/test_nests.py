@@ -277,6 +277,13 @@ def test_a_process_asks_for_tiles_itself() -> None:
     assert done.stdout.split() == [b"False"]
 
 
+def test_what_code_on_tiles_needs() -> None:
+    """A saved program says so, whatever the processor: where tiles are missing or refused it is not started."""
+    tiled, plain = (replace(TARGETS["host"], triple="x86_64", has_amx=has) for has in (True, False))
+    assert {*tiled.needs} - {*plain.needs} == {"amx-bf16", "amx-int8"}
+    assert not any(feature.startswith("amx") for feature in plain.needs)
+
+
 def test_code_for_others_asks_for_nothing() -> None:
     """Files that are compiled ahead of time run where nobody asks the system for tiles."""
     assert not replace(host(), has_amx=True).freely.has_amx

@@ -131,8 +131,8 @@ class CpuTarget:
         on = {f[1:] for f in self.features.split(",") if f.startswith("+")}
         if not on:
             on = set(_LEVELS.get(self.vector_bytes, ())) if "x86" in self.triple else set[str]()
-        on |= {name for has, name in self._chosen() if has}
-        return [self.triple.partition("-")[0], *sorted(f for f in on if f.startswith(_SELECTED))]
+        chosen = {name for has, name in self._chosen() if has}
+        return [self.triple.partition("-")[0], *sorted({f for f in on if f.startswith(_SELECTED)} | chosen)]
 
     @property
     def lacks(self) -> list[str]:
