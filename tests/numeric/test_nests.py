@@ -278,7 +278,7 @@ def test_a_process_asks_for_tiles_itself() -> None:
 
 
 def test_what_code_on_tiles_needs() -> None:
-    """A saved program says so, whatever the processor: where tiles are missing or refused it is not started."""
+    """A saved program says so: where tiles are missing or refused it is not started."""
     tiled, plain = (replace(TARGETS["host"], triple="x86_64", has_amx=has) for has in (True, False))
     assert {*tiled.needs} - {*plain.needs} == {"amx-bf16", "amx-int8"}
     assert not any(feature.startswith("amx") for feature in plain.needs)

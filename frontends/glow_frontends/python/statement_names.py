@@ -112,9 +112,13 @@ def certain(body: Statements) -> set[str]:
 
 def exposed(statements: Statements) -> set[str]:
     """Names that statements may read before they bind them."""
-    names: set[str] = set()
-    bound: set[str] = set()
-    for s in statements:
+    return exposed_from(statements)[0]
+
+
+def exposed_from(statements: Statements) -> list[set[str]]:
+    """The same of the statements from each one on, and of none, in one pass."""
+    found = [set[str]()]
+    for s in reversed(statements):
         match s:
             case ast.If() | ast.While():
                 reads = read_names(s.test) | exposed(s.body) | exposed(s.orelse)
@@ -122,9 +126,8 @@ def exposed(statements: Statements) -> set[str]:
                 reads = read_names(s.iter) | (exposed(s.body) - set(_bound(s.target))) | exposed(s.orelse)
             case _:
                 reads = read_names(s)
-        names |= reads - bound
-        bound |= definite([s]) or set()
-    return names
+        found.append(reads | (found[-1] - (definite([s]) or set())))
+    return found[::-1]
 
 
 def repeated(loop: ast.For | ast.While) -> set[str]:

@@ -6,7 +6,7 @@ import ast
 import copy
 from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 from typing import TYPE_CHECKING
 
 from xdsl.dialects.builtin import IntegerAttr, StringAttr, i64
@@ -29,6 +29,7 @@ from glow_frontends.python.statement_names import (
     assigned,
     definite,
     exposed,
+    exposed_from,
     leaves,
     read_names,
     repeated,
@@ -56,6 +57,11 @@ class Flow:
         return self.live | exposed(rest)
 
 
+def _after(flow: Flow, read: Callable[[], list[set[str]]], index: int) -> Set[str]:
+    """Names that are read from a statement on, where `read` says which are in the list of all of them."""
+    return flow.live | read()[index]
+
+
 class Statements(Expressions):
     """Compiles the statements of one Python function."""
 
@@ -81,13 +87,14 @@ class Statements(Expressions):
     def run(self, statements: Sequence[ast.stmt], env: Env, flow: Flow) -> SSAValue:
         """The value of the current function from here on; `env` is changed."""
         skip = 0
+        read = cache(partial(exposed_from, statements))
         for index, node in enumerate(statements):
             if skip:
                 skip -= 1
                 continue
             self.at(node)
             rest = statements[index + 1 :]
-            self.after = partial(flow.before, rest)
+            self.after = partial(_after, flow, read, index + 1)
             match node:
                 case ast.Return() | ast.Raise() | ast.Break() | ast.Continue():
                     return self._left(node, env, flow)
