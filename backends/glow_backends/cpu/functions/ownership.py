@@ -147,6 +147,8 @@ class _Body:
         self.last = owner.last_uses(instance)
         self.numbers = {op: i for i, op in enumerate(instance.function.block.ops)}
         self.values: dict[SSAValue, V] = {}
+        #: Those that operations after this one read.
+        self.live: dict[SSAValue, V] = {}
         #: Whether what keeps the last value from being written is a copy that the program asks for.
         self.asked = False
         #: Instances whose parameters may be more than was known.
@@ -164,7 +166,7 @@ class _Body:
             count = len(leaves(resolved))
             tokens = [self._parameter(place + i) for i in range(count)]
             bare = [t if s is not None else NUMBER for t, s in zip(tokens, sizes(resolved), strict=True)]
-            self.values[argument] = V(resolved, coded(resolved, bare))
+            self._made(argument, V(resolved, coded(resolved, bare)))
             place += count
         for number, op in enumerate(instance.function.block.ops):
             self.op, self.number, self.made = op, number, 0
@@ -174,6 +176,9 @@ class _Body:
             if failure(op) is not None:
                 return
             operands = [self.values[v] for v in op.operands]
+            for v in op.operands:
+                if self.last.get(v, -1) <= number:
+                    self.live.pop(v, None)
             if isinstance(op, CallOp):
                 value = self._call(op, operands)
                 if value is None:
@@ -182,7 +187,12 @@ class _Body:
                 value = self.program.step(op, operands, instance)
                 if isinstance(op, PrimOp) and isinstance(op.card, Copy):
                     value = _asked_for(value)
-            self.values[op.results[0]] = value
+            self._made(op.results[0], value)
+
+    def _made(self, result: SSAValue, value: V) -> None:
+        self.values[result] = value
+        if result in self.last:
+            self.live[result] = value
 
     def _parameter(self, leaf: int) -> Held:
         held = Held(frozenset({(("parameter", leaf), None)}))
@@ -269,10 +279,9 @@ class _Body:
     # --- writes -----------------------------------------------------------------------------------
     def _live(self) -> list[tuple[SSAValue | None, Held]]:
         """What is read after the operation."""
-        after = [(v, value) for v, value in self.values.items() if self.last.get(v, -1) > self.number]
         return [
             (v, held)
-            for v, value in after
+            for v, value in self.live.items()
             for part in self._read(v, value)
             for held in registers_of(part.code)
         ]
@@ -338,8 +347,9 @@ class _Body:
         """The value of a store into an array."""
         if self._given_up(whole, self._live()):
             self.decisions.in_place.add(self.op)
-            if ZEROS in whole.places:
-                self.decisions.guarded.add(self.op)
+            if ZEROS not in whole.places:
+                return Held(whole.buffers)
+            self.decisions.guarded.add(self.op)
             return Held(frozenset(b for b in whole.buffers if b[0] != ZEROS) | {((self.op, "store"), None)})
         self._tell(self.op.source, self.instance, None, whole)
         return Held(frozenset({((self.op, "store"), None)}))
