@@ -22,6 +22,7 @@ from glow_backends.nests.operations import Loop, LoopsAttr, NestOp, PackOp
 from glow_backends.nests.products import pack_columns, packed_shape, panel_places
 from glow_backends.nests.schedule import Schedule, ScheduleAttr
 from glow_dialects.core.types import Array
+from glow_dialects.ops.windows import output_sizes
 
 
 @dataclass(frozen=True)
@@ -49,12 +50,7 @@ class Image:
     @cached_property
     def out_size(self) -> tuple[int, int]:
         """(OH, OW)."""
-        height, width = (
-            (self.size[d] + self.pads[d] + self.pads[d + 2] - self.dilations[d] * (self.kernel[d] - 1) - 1)
-            // self.strides[d]
-            + 1
-            for d in (0, 1)
-        )
+        height, width = output_sizes(self.size, self.kernel, self.strides, self.pads, self.dilations)
         return height, width
 
     @cached_property

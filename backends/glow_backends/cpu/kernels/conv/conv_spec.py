@@ -23,6 +23,7 @@ from glow_dialects.core.errors import OpenSizes
 from glow_dialects.core.estimates import estimate, usually
 from glow_dialects.core.extent import Extent, computed
 from glow_dialects.ops.conv import ConvOp as PlainConvOp
+from glow_dialects.ops.windows import output_sizes
 
 
 @dataclass(frozen=True)
@@ -54,13 +55,8 @@ class DirectConvSpec:
     @property
     def out_size(self) -> tuple[int, int]:
         """(OH, OW)."""
-        sizes = [
-            (self.size[d] + self.pads[d] + self.pads[d + 2] - self.dilations[d] * (r - 1) - 1)
-            // self.strides[d]
-            + 1
-            for d, r in enumerate(self.kernel)
-        ]
-        return sizes[0], sizes[1]
+        height, width = output_sizes(self.size, self.kernel, self.strides, self.pads, self.dilations)
+        return height, width
 
     @property
     def row(self) -> Row:

@@ -20,6 +20,7 @@ from glow_dialects.ops.pad import PadOp
 from glow_dialects.ops.quantize import bits_of_one_scale, is_byte
 from glow_dialects.ops.quantized_conv import QuantizedConvOp
 from glow_dialects.ops.requantize import zero_of
+from glow_dialects.ops.windows import output_sizes
 from glow_passes.graph.regions import Region
 
 
@@ -53,10 +54,7 @@ def conv(op: QuantizedConvOp, region: Region, target: CpuTarget) -> bool:
         around = (0, 0, top, left, 0, 0, 0, bottom, right, 0)
         source = region.add(PadOp(source, pads=around, value=float(zero)))
         pads = (0, 0, 0, 0)
-    height, width = (
-        (n + pads[i] + pads[i + 2] - dilations[i] * (k - 1) - 1) // strides[i] + 1
-        for i, (n, k) in enumerate(zip(shape_of(source)[2:4], pair(kernel, 1), strict=True))
-    )
+    height, width = output_sizes(shape_of(source)[2:4], pair(kernel, 1), strides, pads, dilations)
     shape = (shape_of(source)[0], -(-out // region.lanes), height, width, region.lanes)
     new = (PairsConvOp if wide else BlockedConvOp)(
         source,

@@ -14,6 +14,7 @@ from glow_dialects.core.extent import computed
 from glow_dialects.core.instr_op import is_instr_of
 from glow_dialects.ops.avg_pool import AvgPoolOp
 from glow_dialects.ops.max_pool import MaxPoolOp, MaxPoolWithArgmaxOp
+from glow_dialects.ops.windows import output_sizes
 
 
 @dataclass(frozen=True)
@@ -38,12 +39,7 @@ class PoolSpec:
     @property
     def out_size(self) -> tuple[int, ...]:
         """Spatial sizes of the result."""
-        return tuple(
-            (n + self.pads[i] + self.pads[i + len(self.size)] - d * (k - 1) - 1) // s + 1
-            for i, (n, k, s, d) in enumerate(
-                zip(self.size, self.kernel, self.strides, self.dilations, strict=True)
-            )
-        )
+        return output_sizes(self.size, self.kernel, self.strides, self.pads, self.dilations)
 
     def span(self, axis: int, place: int) -> tuple[int, int]:
         """The half-open range of kernel positions that meet the input in window `place` of an axis."""
