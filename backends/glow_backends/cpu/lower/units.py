@@ -8,6 +8,7 @@ from llvmlite import ir
 
 from glow_backends.cpu.emit import values
 from glow_backends.cpu.emit.builder import F32, F64, I8, I32, I64, PTR, KernelBuilder
+from glow_backends.cpu.emit.halves import dot_bf16
 from glow_backends.cpu.emit.integer import dot4
 from glow_backends.cpu.emit.line_builder import vector
 from glow_backends.cpu.emit.memory import Index
@@ -33,10 +34,9 @@ def multiply_add(k: KernelBuilder, unit: Instruction, x: ir.Value, w: ir.Value, 
 def _pair(k: KernelBuilder, x: ir.Value, w: ir.Value, total: ir.Value) -> ir.Value:
     """Two products of bfloat16 a lane, the second first."""
     lanes = total.type.count
-    words, pairs = vector(I32, lanes), ir.VectorType(_BFLOAT, 2 * lanes)
+    words = vector(I32, lanes)
     if k.target.has_bf16 and lanes == 16:
-        arguments = [total, k.b.bitcast(x, pairs), k.b.bitcast(w, pairs)]
-        return k.named_intrinsic("llvm.x86.avx512bf16.dpbf16ps.512", arguments, [])
+        return dot_bf16(k, x, w, total)
     for half in (_high, _low):
         left, right = (k.b.bitcast(half(k, k.b.bitcast(v, words)), total.type) for v in (x, w))
         total = k.fma(left, right, total)
@@ -50,21 +50,6 @@ def _high(k: KernelBuilder, words: ir.Value) -> ir.Value:
 def _low(k: KernelBuilder, words: ir.Value) -> ir.Value:
     return k.b.shl(words, values.constant(words.type, 16))
 
-
-class _Bfloat(ir.Type):
-    """bfloat, which llvmlite has no class for."""
-
-    def _to_string(self) -> str:
-        return "bfloat"
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Bfloat)
-
-    def __hash__(self) -> int:
-        return hash(_Bfloat)
-
-
-_BFLOAT = _Bfloat()
 
 _DOTS = {
     "tile.u8s8": "tdpbusd",

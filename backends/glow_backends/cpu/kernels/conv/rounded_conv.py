@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from glow_backends.nests.dialect import KernelOp
     from glow_backends.nests.images import Image
 
-DEPTH, FEW_PIXELS = 32, 8
-"""Channels are multiples of the numbers in a row of a tile; of fewer pixels it is mostly empty."""
+DEPTH = 32
+"""Channels are multiples of the numbers in a row of a tile."""
 
 
 def emit_rounded_conv(module: ir.Module, name: str, spec: Image, target: CpuTarget) -> ir.Function:
@@ -54,6 +54,8 @@ class RoundedConv(Kernel[ConvOp, "Image"]):
         c = conv_spec(op)
         if c.stored != "f32" or c.plain_input or c.group != 1 or has_extents(c) or c.in_channels % DEPTH:
             return None
+        from glow_backends.cpu.kernels.conv.tile_conv import FEW_PIXELS
+
         if c.out_size[0] * c.out_size[1] <= FEW_PIXELS:
             return None
         from glow_backends.cpu.kernels.gemm.rounded_products import steps_of_program
