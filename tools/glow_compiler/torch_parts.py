@@ -161,11 +161,17 @@ class _Places:
                 self._at[node] = max(self._at[node], later - (later % 2 == 0))
 
     def _readers(self, node: Any) -> Iterator[int]:
-        for user in node.users:
-            if user in self._light:
-                yield from self._readers(user)
-            elif user in self._at:
-                yield self._at[user]
+        """The stages that read a call, through light ones too."""
+        waiting, seen = [node], {node}
+        while waiting:
+            for user in waiting.pop().users:
+                if user in seen:
+                    continue
+                seen.add(user)
+                if user in self._light:
+                    waiting.append(user)
+                elif user in self._at:
+                    yield self._at[user]
 
     def _copied(self, nodes: Sequence[Any]) -> tuple[list[Any], list[Any]]:
         """Calls with the light ones that they read, in order; and what these need of other stages."""
