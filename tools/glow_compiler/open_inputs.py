@@ -240,7 +240,8 @@ class _Search:
 
     def found(self) -> Settled:
         """The first combination that the graph takes."""
-        seen, errors = set[tuple[Any, ...]](), list[GlowError]()
+        seen, told = set[tuple[Any, ...]](), set[str]()
+        failed = 0
         end = time.monotonic() + SECONDS
         first: tuple[dict[str, Any], GlowError] | None = None
         for example in self.model.examples:
@@ -256,9 +257,10 @@ class _Search:
             try:
                 self.model.check(shapes, values)
             except GlowError as error:
-                errors.append(error)
+                failed += 1
+                told.add(str(error))
                 first = first or (chosen, error)
-                if len({str(e) for e in errors}) == 1 and len(errors) >= min(_SAME, self._count()):
+                if len(told) == 1 and failed >= min(_SAME, self._count()):
                     raise error from None
             else:
                 return Settled(shapes, values, tuple(self._told(chosen, shapes)))
